@@ -1,0 +1,124 @@
+"""Cases: one batch (or several on the same buffers) as a JSON file that a person can read and edit.
+
+A case holds values, not seeds: it means the same for ever. Unknown keys are an error, integers are bounded by the
+types below, and nothing in a case file is ever evaluated. Names and units are those of ``oracle/SPEC.md``.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+SCHEMA = "inputmeta-case/1"
+
+Path = Literal["prompt", "decode", "decode_zos"]
+
+Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+Int62 = Annotated[int, msgspec.Meta(ge=-(2**62), le=2**62)]
+"""Scalars may leave int32 (to test that they are refused) but never overflow int64 arithmetic."""
+Text = Annotated[str, msgspec.Meta(max_length=4000)]
+
+
+class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """MetadataConfig of SPEC.md section 1. Lengths in tokens."""
+
+    block_size: Int32
+    dense_ratios: tuple[Int32, ...] = ()
+    sparse_ratios: tuple[Int32, ...] = ()
+    window_size: Int32
+    swa_block_size: Int32
+    max_model_len: Int32
+    max_ngram_size: Annotated[int, msgspec.Meta(ge=0, le=64)] = 0
+    pad_token: Int62 = 0
+    image_sentinel: Int62 | None = None
+    lookup_table: tuple[Int62, ...] = ()
+    cp_size: Annotated[int, msgspec.Meta(ge=-(2**31), le=2**16)] = 1
+    cp_rank: Int32 = 0
+    yoco_prefill_keep_tokens: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] = 0
+    yoco_mode: Literal["off", "mask", "compact"] = "off"
+    force_load_balance: bool = False
+
+
+class Sequence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """SequenceMetadata of SPEC.md section 1: one sequence of one step."""
+
+    seqlen_q: Int62
+    seqlen_k: Int62
+    block_table: tuple[Int62, ...] = ()
+    state_id: Int62 = 0
+    is_placeholder: bool = False
+    swa_valid_start: Int62 = 0
+    token_ids: tuple[Int62, ...] = ()
+    draft_tokens: tuple[Int62, ...] = ()
+    compressed_tokens: tuple[Int62, ...] = ()
+    recent_tokens: tuple[Int62, ...] = ()
+    data_len: Int62 = 0
+
+
+class Gather(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Inputs of F-GATHER for one ``decode_zos`` step (SPEC.md section 10).
+
+    ``fresh_input_ids`` [total_q], ``prev_sampled`` [m], ``prev_predict`` [m, width], ``remap`` [n_seq].
+    """
+
+    fresh_input_ids: tuple[Int32, ...]
+    prev_sampled: tuple[Int32, ...]
+    prev_predict: tuple[tuple[Int32, ...], ...]
+    remap: tuple[Int32, ...]
+
+
+class Origin(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """Where a case comes from: what found it, with which version and seed, and what minimised it."""
+
+    found_by: Text = "hand"
+    version: Text = ""
+    seed: Int62 | None = None
+    minimised_by: Text = ""
+
+
+Cell = Int62 | bool | None
+"""One cell of an expected field; ``None`` where the cell is not defined."""
+
+
+class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One expected field. ``data`` is nested by ``shape``: a scalar, a list of cells, or a list of rows of cells."""
+
+    dtype: Literal["int32", "bool", "int"]
+    shape: Annotated[tuple[Annotated[int, msgspec.Meta(ge=0, le=2**31)], ...], msgspec.Meta(max_length=2)]
+    data: Cell | tuple[Cell | tuple[Cell, ...], ...]
+
+
+class Refusal(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One precondition that a step breaks; ``sequence`` is null where the configuration breaks it."""
+
+    condition: Text
+    sequence: Int32 | None
+    field: Text
+
+
+class StepExpected(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """What the oracle says of one step: its fields by flat key (``klen.4``), or the preconditions it breaks."""
+
+    fields: dict[str, Array] = {}
+    refused: tuple[Refusal, ...] = ()
+
+
+class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """A case file. ``expected`` is a cache of the oracle's answer, one entry a step; ``corpus lint`` checks it.
+
+    ``gather`` holds the inputs of F-GATHER, one entry a step, for ``decode_zos`` only. ``max_num_blocks`` is the
+    width of the caller's ``block_tables`` buffer in blocks (I-4); null: as wide as the batch needs.
+    """
+
+    schema: Literal["inputmeta-case/1"]
+    id: Annotated[str, msgspec.Meta(max_length=64)] = ""
+    title: Text = ""
+    path: Path
+    config: Config
+    steps: Annotated[tuple[tuple[Sequence, ...], ...], msgspec.Meta(min_length=1)]
+    gather: tuple[Gather | None, ...] = ()
+    max_num_blocks: Annotated[int, msgspec.Meta(ge=1, le=2**20)] | None = None
+    expected: tuple[StepExpected, ...] = ()
+    tags: tuple[Text, ...] = ()
+    origin: Origin = Origin()

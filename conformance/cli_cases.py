@@ -1,0 +1,156 @@
+"""The commands around case files: ``oracle``, ``replay``, ``fields``, ``corpus``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+import oracle
+from conformance import exits
+from conformance.batch import field_array, step_request
+from conformance.campaigns import replay_command
+from conformance.casefile import CaseError, load_case
+from conformance.console import fail, say
+from conformance.corpus_tools import add_case, bundled_corpus, format_corpus, lint_corpus, load_corpus
+from conformance.report import describe
+from conformance.runner import run_case
+from conformance.subjects import Subject
+
+
+def print_oracle(path: Path, output: Path, step: int | None) -> int:
+    """Write what the oracle expects of one step of a case; returns the exit code.
+
+    Raises:
+        CaseError: the file cannot be used, or the step is not there or not said.
+    """
+    case = load_case(path)
+    if step is None and len(case.steps) > 1:
+        raise CaseError(f"{path}: has {len(case.steps)} steps; say which with --step")
+    if step is not None and step >= len(case.steps):
+        raise CaseError(f"{path}: step {step}, but there are {len(case.steps)}")
+    request = step_request(case, step or 0)
+    broken = request.violations()
+    if broken:
+        for error in broken:
+            fail(f"{path}: {error}")
+        return exits.REFUSED
+    fields = {key: msgspec.to_builtins(field_array(field)) for key, field in request.expected().items()}
+    lines = (f" {json.dumps(key)}: {json.dumps(array)}" for key, array in fields.items())
+    text = "{\n" + ",\n".join(lines) + "\n}"
+    if output == Path("-"):
+        say(text)
+    else:
+        try:
+            output.write_text(text + "\n", encoding="utf-8")
+        except OSError as error:
+            raise CaseError(f"{output}: {error.strerror}") from error
+    return exits.CONFORMS
+
+
+def run_replay(paths: list[Path], subject: Subject) -> int:
+    """Run case files and describe every finding; returns the exit code.
+
+    All files are read before the first is run, so that a bad one costs nothing.
+    """
+    cases = [(path, load_case(path)) for path in paths]
+    ran = differs = 0
+    for path, case in cases:
+        outcome = run_case(case, subject)
+        ran += outcome.ran
+        differs += bool(outcome.findings)
+        for finding in outcome.findings:
+            say(describe(finding, case, replay_command(path, subject)))
+        if not outcome.ran:
+            say(f"UNSUPPORTED {path}: {subject.name} does not claim {', '.join(sorted(outcome.unsupported))}")
+        elif not outcome.findings:
+            left = f"; not claimed: {', '.join(sorted(outcome.unsupported))}" if outcome.unsupported else ""
+            say(f"PASS {path}: {outcome.steps} steps, {len(outcome.keys)} fields, {outcome.cells} cells{left}")
+    if differs:
+        return exits.DIFFERS
+    return exits.CONFORMS if ran else exits.NOTHING_RAN
+
+
+def print_fields(paths: frozenset[str], *, as_json: bool) -> None:
+    """List the declarations of the fields that exist on one of ``paths``."""
+    chosen = [field for field in oracle.FIELDS.values() if paths & frozenset(field.paths)]
+    if as_json:
+        say(json.dumps([field_facts(field) for field in chosen], indent=1))
+        return
+    for field in chosen:
+        bucket = f".<{field.bucket} ratio>" if field.bucket else ""
+        say(f"{field.name}{bucket}  {field.dtype}[{', '.join(field.shape)}]  {field.formula}  {', '.join(field.paths)}")
+        say(f"    {field.meaning} Unit: {field.unit}. Defined: {field.defined}.")
+
+
+def field_facts(field: oracle.Field) -> dict[str, object]:
+    """A declaration as JSON values."""
+    names = ("name", "formula", "formulas", "paths", "dtype", "shape", "bucket", "rows", "defined", "unit", "meaning")
+    facts = {name: getattr(field, name) for name in names}
+    return {name: sorted(value) if isinstance(value, frozenset) else value for name, value in facts.items()}
+
+
+corpus_app = typer.Typer(no_args_is_help=True, help="Work on the corpus: cases as JSON files.")
+FolderOption = Annotated[
+    Path | None, typer.Option("--corpus", help="folder of cases; the installed corpus if left out")
+]
+
+
+@corpus_app.command()
+def add(
+    cases: Annotated[list[Path], typer.Argument(metavar="CASE…", help="case files to take in")],
+    corpus: FolderOption = None,
+    title: Annotated[str | None, typer.Option(help="what the case guards; replaces its title")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="formula, precondition or bug class; may be repeated")] = None,
+) -> None:
+    """Complete cases (id, expectation, layout) and store them in the corpus."""
+    try:
+        for case in [load_case(path) for path in cases]:
+            changes = {"title": title or case.title, "tags": tuple(tag or case.tags)}
+            say(str(add_case(msgspec.structs.replace(case, **changes), corpus or bundled_corpus())))
+    except CaseError as error:
+        raise fail(str(error)) from error
+
+
+@corpus_app.command()
+def lint(corpus: FolderOption = None) -> None:
+    """Check files, ids, titles, tags, expectations and layout; one line a problem."""
+    try:
+        problems = lint_corpus(corpus or bundled_corpus())
+    except CaseError as error:
+        raise fail(str(error)) from error
+    for problem in problems:
+        say(problem)
+    raise typer.Exit(exits.DIFFERS if problems else exits.CONFORMS)
+
+
+@corpus_app.command()
+def fmt(
+    corpus: FolderOption = None,
+    check: Annotated[bool, typer.Option("--check", help="change nothing; exit 1 if something would change")] = False,
+) -> None:
+    """Bring ids, expectations, layout and the schema up to date; prints the files that change."""
+    try:
+        changed = format_corpus(corpus or bundled_corpus(), check=check)
+    except CaseError as error:
+        raise fail(str(error)) from error
+    for path in changed:
+        say(str(path))
+    raise typer.Exit(exits.DIFFERS if check and changed else exits.CONFORMS)
+
+
+@corpus_app.command("list")
+def list_cases(
+    corpus: FolderOption = None,
+    tag: Annotated[str | None, typer.Option(help="only cases with this tag")] = None,
+) -> None:
+    """List the cases: id, path, tags, title."""
+    try:
+        for _, case in load_corpus(corpus or bundled_corpus()):
+            if tag is None or tag in case.tags:
+                say(f"{case.id}  {case.path:10}  {','.join(case.tags):24}  {case.title}")
+    except CaseError as error:
+        raise fail(str(error)) from error

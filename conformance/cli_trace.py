@@ -1,0 +1,108 @@
+"""The command ``trace``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from conformance import exits
+from conformance.batch import complete_case
+from conformance.campaigns import replay_command
+from conformance.casefile import save_case as write_case
+from conformance.cases import Case
+from conformance.console import fail, say
+from conformance.report import describe
+from conformance.subjects import Subject, SubjectError, load_subject
+from conformance.trace import (
+    TraceError,
+    TraceOptions,
+    TraceProgress,
+    TraceResult,
+    count_requests,
+    read_trace,
+    replay_trace,
+    summary_lines,
+)
+
+DEFAULTS = TraceOptions()
+
+
+def trace(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="request trace, one JSON object a line (Mooncake)")],
+    subject: Annotated[str, typer.Option("--subject", "-s", help="what is tested")] = "engine",
+    limit: Annotated[int | None, typer.Option(min=1, help="requests to replay; all if left out")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="of acceptance, generated tokens and row choice")] = DEFAULTS.seed,
+    rows: Annotated[str, typer.Option(help="rows a sequence to compare, or all; all are built")] = str(DEFAULTS.rows),
+    drafts: Annotated[int, typer.Option(min=0, help="speculative tokens of a decode row")] = DEFAULTS.drafts,
+    acceptance: Annotated[float, typer.Option(min=0, max=1, help="chance of a draft")] = DEFAULTS.acceptance,
+    chunk: Annotated[int, typer.Option(min=1, help="prompt tokens of a step")] = DEFAULTS.chunk_tokens,
+    running: Annotated[int, typer.Option(min=1, help="sequences at once")] = DEFAULTS.max_running,
+    blocks: Annotated[int, typer.Option(min=1, help="physical KV blocks")] = DEFAULTS.total_blocks,
+    save_case: Annotated[int | None, typer.Option(min=0, metavar="STEP", help="save this step as a case file")] = None,
+    save_dir: Annotated[Path, typer.Option(help="where cases are saved")] = Path("inputmeta-failures"),
+) -> None:
+    """Replay a request trace through a continuous-batching scheduler, every step checked against the oracle.
+
+    Chunked prefill, prefix hits with the replay they imply, block and state-slot reuse, speculative decode, preemption,
+    placeholders; block 128, W = 128, ratios 1, 4 and 128, 128 K of context. Dense expansions are left out. The engine
+    builds every row; the oracle checks `--rows` a sequence: first, last, those on and beside boundaries, the rest by
+    seeded choice. Ends at the first step that differs, which is saved as a case.
+    """
+    try:
+        options = TraceOptions(
+            seed=seed,
+            limit=limit,
+            rows=parse_rows(rows),
+            drafts=drafts,
+            acceptance=acceptance,
+            chunk_tokens=chunk,
+            max_running=running,
+            total_blocks=blocks,
+        )
+        tested = load_subject(subject)
+        say(f"trace {file.name}: subject {tested.name}, seed {seed}, rows {rows}, drafts {drafts}")
+        lines = count_requests(file)
+        total = lines if limit is None else min(lines, limit)
+        with TraceProgress(total) as progress:
+            result = replay_trace(read_trace(file), options, tested, progress, save_case=save_case)
+    except SubjectError as error:
+        raise fail(str(error), exits.NO_SUBJECT) from error
+    except (TraceError, ValueError) as error:
+        raise fail(str(error)) from error
+    say("\n".join(summary_lines(result)))
+    raise typer.Exit(conclude(result, tested, save_case, save_dir))
+
+
+def parse_rows(text: str) -> int | None:
+    """``all`` or a positive number; ValueError otherwise."""
+    if text == "all":
+        return None
+    if not text.isdecimal() or int(text) < 1:
+        raise ValueError(f"--rows: {text}: must be a positive number or all")
+    return int(text)
+
+
+def conclude(result: TraceResult, subject: Subject, save_case: int | None, save_dir: Path) -> int:
+    """Save what is to be saved, describe the findings, and give the exit code."""
+    if save_case is not None:
+        if result.saved is None:
+            say(f"step {save_case} was not reached: nothing saved")
+        else:
+            say(f"step {save_case} saved as {store(result.saved, save_dir)}")
+    if result.findings and result.failed is not None:
+        path = store(result.failed, save_dir)
+        for finding in result.findings:
+            # The case holds the one step that differs: its index in the replay is not its index in the case.
+            say(describe(finding.at_step(0), result.failed, replay_command(path, subject)))
+        return exits.DIFFERS
+    return exits.CONFORMS if result.passed else exits.NOTHING_RAN
+
+
+def store(case: Case, folder: Path) -> Path:
+    """Write a case under its id; returns the file."""
+    complete = complete_case(case)
+    path = folder / f"{complete.id}.json"
+    write_case(complete, path)
+    return path

@@ -1,0 +1,75 @@
+"""Invalid batches: they must be refused, for a precondition that they break, and nothing may be written before."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+
+import oracle
+from conformance.buffers import PATTERNS, Arena
+from conformance.subjects.base import Rejection, Request, Subject
+from conformance.verdicts import Finding, Verdict
+
+MOST_CELLS = 2**16
+"""Largest buffer that an invalid batch is offered."""
+
+
+def check_refusal(subject: Subject, request: Request, step: int, broken: set[str]) -> list[Finding]:
+    """Findings on a batch that breaks the preconditions ``broken``; none if the subject refuses it as it should.
+
+    A subject that fills in place is asked a second time with buffers of the shapes that the batch would have, as far as
+    it has any. They may not be right, so that it may name P-OUT as well (I-17).
+    """
+    # Without the caller's buffers there is no table width, which may have been all that was wrong.
+    bare = dataclasses.replace(request, max_num_blocks=None)
+    broken_bare = {error.condition for error in bare.violations()}
+    problem = refusal_problem(subject, bare, step, broken_bare) if broken_bare else None
+    if problem is not None or not subject.capabilities.in_place:
+        return [] if problem is None else [problem]
+    shapes = offered_shapes(subject, request)
+    arena = Arena(PATTERNS[0])
+    for key, (dtype, shape) in shapes.items():
+        arena.reserve(key, dtype, math.prod(shape))
+    fences = {key: buffer.memory.copy() for key, buffer in arena.buffers.items()}
+    offered = dataclasses.replace(request, out=arena.views({key: shape for key, (_, shape) in shapes.items()}))
+    problem = refusal_problem(subject, offered, step, broken | {"P-OUT"})
+    written = [key for key, buffer in arena.buffers.items() if not np.array_equal(buffer.memory, fences[key])]
+    if written:
+        condition = min(broken)
+        detail = f"breaks {condition}, but {', '.join(sorted(written))} had been written before it was refused"
+        return [Finding(Verdict.ACCEPTED, step, written[0], condition, detail)]
+    return [] if problem is None else [problem]
+
+
+def refusal_problem(subject: Subject, request: Request, step: int, allowed: set[str]) -> Finding | None:
+    """Finding if the subject does not refuse a batch for one of the ``allowed`` conditions (I-17)."""
+    condition = min(allowed - {"P-OUT"} or allowed)
+    try:
+        subject.build(request)
+    except Rejection as rejection:
+        if rejection.condition in allowed:
+            return None
+        detail = f"breaks {', '.join(sorted(allowed))}, was refused for {rejection.condition} at {rejection.field}"
+        return Finding(Verdict.ACCEPTED, step, None, condition, detail)
+    except Exception as error:  # a subject may raise anything; whatever it is, it is the verdict
+        detail = f"breaks {condition}; raised {type(error).__name__}: {one_line(error)}"
+        return Finding(Verdict.CRASH, step, None, condition, detail)
+    return Finding(Verdict.ACCEPTED, step, None, condition, f"breaks {condition} and was accepted")
+
+
+def offered_shapes(subject: Subject, request: Request) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """Dtype and shape by flat key of the claimed tensors: what the batch would have, or one cell where that is none."""
+    shapes = oracle.field_shapes(request.path, request.config, request.sequences, request.max_num_blocks)
+    offered: dict[str, tuple[str, tuple[int, ...]]] = {}
+    for key, (field, shape) in shapes.items():
+        if shape and field.name in subject.capabilities.fields:
+            usable = min(shape) >= 1 and math.prod(shape) <= MOST_CELLS
+            offered[key] = (field.dtype, shape if usable else (1,) * len(shape))
+    return offered
+
+
+def one_line(error: BaseException) -> str:
+    """An exception's text on one line, at most 200 characters."""
+    return " ".join(str(error).split())[:200]

@@ -1,0 +1,190 @@
+"""Running a case against a subject: the passes over its steps and the findings they give.
+
+A valid step is built once on the subject's own buffers and, if the subject fills in place, twice on poisoned and
+fenced ones (:mod:`conformance.buffers`). An invalid step must be refused, for a precondition that it breaks, without a
+write. The subject's result is never trusted: :mod:`conformance.compare` checks form before values.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from conformance.batch import step_request
+from conformance.buffers import PATTERNS, Arena
+from conformance.cases import Case
+from conformance.compare import Wanted, compare_field, compare_fields, finding
+from conformance.refusal import check_refusal, one_line
+from conformance.subjects.base import Rejection, Request, Result, Subject
+from conformance.verdicts import Finding, Verdict, oracle_name
+
+
+@dataclass
+class Outcome:
+    """What one case gave: findings (none: it conforms), what was not claimed, how much was compared."""
+
+    findings: list[Finding] = field(default_factory=list)
+    unsupported: set[str] = field(default_factory=set)
+    """Field names, or what of the batch is beyond the subject (``path decode_zos``)."""
+    steps: int = 0
+    """Steps that were run, refusals included."""
+    cells: int = 0
+    """Defined cells compared, of one pass."""
+    keys: set[str] = field(default_factory=set)
+    """Flat keys compared."""
+
+    @property
+    def ran(self) -> bool:
+        """Whether anything at all was checked."""
+        return self.steps > 0
+
+    def add(self, findings: list[Finding]) -> None:
+        """Keep the first finding of each signature."""
+        seen = {known.signature for known in self.findings}
+        for new in findings:
+            if new.signature not in seen:
+                seen.add(new.signature)
+                self.findings.append(new)
+
+
+@dataclass(frozen=True)
+class ValidStep:
+    """One valid step with what the oracle wants of it."""
+
+    index: int
+    request: Request
+    wanted: dict[str, Wanted]
+
+    @property
+    def tensors(self) -> dict[str, Wanted]:
+        """The wanted fields that are tensors."""
+        return {key: want for key, want in self.wanted.items() if want.tensor}
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of the tensors by flat key."""
+        return {key: want.field.shape for key, want in self.tensors.items()}
+
+
+def run_case(case: Case, subject: Subject) -> Outcome:
+    """Run every step of a case and collect the findings.
+
+    A step whose batch is beyond the subject, and every field it does not claim, is UNSUPPORTED in the outcome. A table
+    width (``max_num_blocks``) is a property of the caller's buffers: only passes that offer buffers have it.
+    """
+    outcome = Outcome()
+    valid: list[ValidStep] = []
+    for index in range(len(case.steps)):
+        request = step_request(case, index, in_place=subject.capabilities.in_place)
+        beyond = subject.capabilities.lacks(request.path, request.config)
+        if beyond is not None:
+            outcome.unsupported.add(beyond)
+            continue
+        outcome.steps += 1
+        broken = {error.condition: error for error in request.violations()}
+        if broken:
+            outcome.add(check_refusal(subject, request, index, set(broken)))
+        else:
+            valid.append(claimed_step(request, index, subject, outcome))
+    if subject.capabilities.in_place:
+        outcome.add(merge_passes([run_pass(subject, valid, pattern) for pattern in PATTERNS]))
+    if not outcome.findings and not (subject.capabilities.in_place and case.max_num_blocks is not None):
+        outcome.add(run_pass(subject, valid, None))
+    return outcome
+
+
+def merge_passes(passes: list[list[Finding]]) -> list[Finding]:
+    """Findings of the poisoned passes together. A field is UNWRITTEN only if no pass saw a wrong value in it.
+
+    A bool has no value to spare for poison: what one pattern hides or leaves in doubt, the other shows.
+    """
+    findings = [found for single in passes for found in single]
+    wrong = {found.key for found in findings if found.verdict is Verdict.MISMATCH}
+    return [found for found in findings if found.verdict is not Verdict.UNWRITTEN or found.key not in wrong]
+
+
+def claimed_step(request: Request, index: int, subject: Subject, outcome: Outcome) -> ValidStep:
+    """The oracle's fields of a step, those that the subject claims; the others go to ``outcome.unsupported``."""
+    expected = request.expected()
+    claimed = {key: f for key, f in expected.items() if oracle_name(key) in subject.capabilities.fields}
+    outcome.unsupported |= {oracle_name(key) for key in expected.keys() - claimed.keys()}
+    wanted = {key: Wanted.of(f) for key, f in claimed.items()}
+    outcome.keys |= wanted.keys()
+    outcome.cells += sum(want.compared() for want in wanted.values())
+    return ValidStep(index, request, wanted)
+
+
+def run_pass(subject: Subject, steps: list[ValidStep], pattern: dict[str, int] | None) -> list[Finding]:
+    """One pass over the steps of a case: on the subject's own buffers (``pattern`` None) or on poisoned ones.
+
+    Ends at the first step with findings: later steps would only repeat them.
+    """
+    arena = None if pattern is None else Arena(pattern)
+    if arena is not None:
+        for step in steps:
+            for key, want in step.tensors.items():
+                arena.reserve(key, want.field.dtype, math.prod(want.field.shape))
+    for step in steps:
+        findings = run_step(subject, step) if arena is None else run_in_place(subject, step, arena)
+        if findings:
+            return findings
+    return []
+
+
+def run_step(subject: Subject, step: ValidStep) -> list[Finding]:
+    """Build one step on the subject's own buffers and compare."""
+    result = build(subject, step.request, step.index)
+    if isinstance(result, Finding):
+        return [result]
+    return compare_fields(step.wanted, result, step.index)
+
+
+def run_in_place(subject: Subject, step: ValidStep, arena: Arena) -> list[Finding]:
+    """Build one step into fenced buffers; compare the buffers, then the cells around them."""
+    views = arena.views(step.shapes)
+    before = {key: view.copy() for key, view in views.items()}
+    fences = arena.outside(step.shapes)
+    result = build(subject, dataclasses.replace(step.request, out=dict(views)), step.index)
+    if isinstance(result, Finding):
+        return [result]
+    findings = []
+    for key, want in step.wanted.items():
+        outside = arena.buffers[key].written_outside(fences[key], want.field.shape) if want.tensor else []
+        if outside:
+            where = f"wrote {len(outside)} cells outside the buffer, first at offset {outside[0]} of its start"
+            findings.append(finding(Verdict.OUT_OF_BOUNDS, step.index, key, want, detail=where))
+        actual = views.get(key, result.get(key))
+        problem = compare_field(key, want, actual, step.index)
+        if problem is not None:
+            findings.append(unwritten(problem, want, views.get(key), before.get(key)) or problem)
+    return findings
+
+
+def unwritten(problem: Finding, want: Wanted, view: np.ndarray | None, before: np.ndarray | None) -> Finding | None:
+    """UNWRITTEN instead of MISMATCH, if every differing cell still holds what it held before the step."""
+    if view is None or before is None or problem.cell is None:
+        return None
+    wrong = want.differing(view)
+    untouched = wrong & ((view == before) if want.rows is None else (view == before)[want.rows])
+    if not np.array_equal(wrong, untouched):
+        return None
+    return dataclasses.replace(problem, verdict=Verdict.UNWRITTEN, detail="cells that must be written were not")
+
+
+def build(subject: Subject, request: Request, step: int) -> Result | Finding:
+    """Call the subject on a valid batch; a refusal, an exception or a non-mapping becomes a finding."""
+    try:
+        result = subject.build(request)
+    except Rejection as rejection:
+        where = "the configuration" if rejection.sequence is None else f"sequence {rejection.sequence}"
+        detail = f"refused a valid batch: {rejection.condition} at {where}, field {rejection.field}: {rejection}"
+        return Finding(Verdict.REJECTED, step, None, rejection.condition, detail)
+    except Exception as error:  # a subject may raise anything; whatever it is, it is the verdict
+        return Finding(Verdict.CRASH, step, None, "-", f"raised {type(error).__name__}: {one_line(error)}")
+    if not isinstance(result, Mapping):
+        return Finding(Verdict.CRASH, step, None, "-", f"returned {type(result).__name__} instead of a mapping")
+    return result

@@ -1,0 +1,6 @@
+"""Subjects: what is tested. :mod:`conformance.subjects.base` holds the contract, the other modules the bundled ones."""
+
+from conformance.subjects.base import Capabilities, Rejection, Request, Result, Subject
+from conformance.subjects.loading import SubjectError, load_subject
+
+__all__ = ["Capabilities", "Rejection", "Request", "Result", "Subject", "SubjectError", "load_subject"]

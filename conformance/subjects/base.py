@@ -1,0 +1,97 @@
+"""The contract between the suite and a subject, in process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+import oracle
+from conformance.cases import Gather, Path
+
+Result = Mapping[str, "np.ndarray | int | bool"]
+"""Fields by flat key (``klen.4``): int32 or bool arrays, plain scalars as int or bool."""
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What a subject claims. What it does not claim is UNSUPPORTED and counted, never silently skipped."""
+
+    paths: frozenset[str]
+    fields: frozenset[str]
+    """Declared field names, without the ratio of a bucket."""
+    in_place: bool = False
+    """Fills the arrays given as ``out`` and allocates nothing."""
+    max_cp_size: int = 1
+    yoco_modes: frozenset[str] = frozenset({"off"})
+
+    def lacks(self, path: str, config: oracle.MetadataConfig) -> str | None:
+        """Why a batch is beyond this subject, or None. CP and truncation are matters of the prompt path alone."""
+        if path not in self.paths:
+            return f"path {path}"
+        if path != "prompt":
+            return None
+        if config.cp_size > self.max_cp_size:
+            return f"cp_size {config.cp_size}"
+        if config.yoco_mode not in self.yoco_modes:
+            return f"yoco_mode {config.yoco_mode}"
+        return None
+
+
+class Rejection(Exception):  # noqa: N818 - an answer of the subject, not an error of the suite
+    """A subject's refusal of a batch: the precondition it names, the sequence (None: the configuration), the field."""
+
+    def __init__(self, condition: str, sequence: int | None, field: str, message: str) -> None:
+        super().__init__(message)
+        self.condition = condition
+        self.sequence = sequence
+        self.field = field
+
+
+@dataclass(frozen=True)
+class Request:
+    """One batch as a subject gets it."""
+
+    path: Path
+    config: oracle.MetadataConfig
+    sequences: Sequence[oracle.SequenceMetadata]
+    gather: Gather | None = None
+    max_num_blocks: int | None = None
+    """Columns of the caller's ``block_tables`` (I-4); None: as many as the batch needs."""
+    expand: frozenset[str] = field(default_factory=lambda: frozenset(oracle.EXPANSIONS))
+    """Names of the expansions to build."""
+    out: dict[str, np.ndarray] | None = None
+    """Arrays to fill in place, one for every tensor the path writes and every expansion in ``expand``."""
+
+    def violations(self) -> list[oracle.PreconditionError]:
+        """The preconditions that this batch breaks, by the oracle."""
+        return oracle.violations(self.path, self.config, self.sequences, self.max_num_blocks)
+
+    def expected(self, rows: Sequence[int] | None = None) -> dict[str, oracle.ExpectedField]:
+        """The oracle's fields; ``rows`` as in :func:`oracle.expected_fields`."""
+        return oracle.expected_fields(
+            self.path,
+            self.config,
+            self.sequences,
+            rows=rows,
+            expand=self.expand,
+            gather=self.gather,
+            max_num_blocks=self.max_num_blocks,
+        )
+
+
+class Subject(Protocol):
+    """Anything that builds the metadata of a batch."""
+
+    name: str
+    capabilities: Capabilities
+
+    def build(self, request: Request) -> Result:
+        """Build the claimed fields of one batch.
+
+        With ``request.out`` the arrays given are filled and returned; otherwise new ones are returned. The request is
+        not changed. Raises :class:`Rejection` for a batch that breaks a precondition, having written nothing.
+        """
+        ...
