@@ -1,0 +1,122 @@
+"""Reading a request trace in Mooncake's format: one JSON object a line, streamed and checked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+HASH_BLOCK_TOKENS = 512
+"""Prompt tokens that one entry of ``hash_ids`` stands for."""
+
+MAX_LINE_BYTES = 2**20
+MAX_SHOWN = 80
+NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+class TraceError(ValueError):
+    """A trace that cannot be read. ``str()`` is one line: file, line number, field, value, what is wrong."""
+
+
+class TraceRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One request of a trace.
+
+    ``timestamp`` is the arrival in ms since the start of the trace; ``input_length`` and ``output_length`` are tokens;
+    ``hash_ids`` holds one id for every 512 prompt tokens, the last one possibly of fewer. Equal ids at the head of two
+    lists mean an equal prefix.
+    """
+
+    timestamp: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+    input_length: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
+    output_length: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
+    hash_ids: tuple[Annotated[int, msgspec.Meta(ge=0, le=2**53)], ...]
+
+
+_DECODER = msgspec.json.Decoder(TraceRequest)
+
+
+def read_trace(path: Path) -> Iterator[TraceRequest]:
+    """Requests of a trace file in order, one line at a time; blank lines are skipped.
+
+    Raises:
+        TraceError: the file cannot be opened; a line longer than 1 MiB, not JSON, without exactly the four keys, with a
+            value out of range, with a timestamp before the last line's, or with a number of ``hash_ids`` other than
+            cdiv(input_length, 512).
+    """
+    try:
+        with path.open("rb") as file:
+            previous = 0
+            number = 0
+            while line := file.readline(MAX_LINE_BYTES + 1):
+                number += 1
+                if not line.strip():
+                    continue
+                try:
+                    request = decode_line(line, previous)
+                except TraceError as error:
+                    raise TraceError(f"{path}:{number}: {error}") from None
+                previous = request.timestamp
+                yield request
+    except OSError as error:
+        raise TraceError(f"{path}: {error.strerror}") from error
+
+
+def count_requests(path: Path) -> int:
+    """Number of lines that are not blank, unchecked: the total that progress is measured by. Raises TraceError."""
+    try:
+        with path.open("rb") as file:
+            return sum(1 for line in file if line.strip())
+    except OSError as error:
+        raise TraceError(f"{path}: {error.strerror}") from error
+
+
+def decode_line(line: bytes, previous: int = 0) -> TraceRequest:
+    """Decode and check one line; ``previous`` is the timestamp of the line before, in ms.
+
+    Raises:
+        TraceError: as :func:`read_trace`, without file and line number.
+
+    >>> decode_line(b'{"timestamp": 5, "input_length": 513, "output_length": 2, "hash_ids": [0, 7]}').hash_ids
+    (0, 7)
+    """
+    if len(line) > MAX_LINE_BYTES:
+        raise TraceError(f"line: more than {MAX_LINE_BYTES} bytes")
+    try:
+        request = _DECODER.decode(line)
+    except msgspec.ValidationError as error:
+        raise TraceError(_describe(str(error), line)) from error
+    except NOT_JSON as error:
+        raise TraceError(_whole_line(line, f"not JSON: {error}")) from error
+    if request.timestamp < previous:
+        raise TraceError(f"timestamp: {request.timestamp}: before {previous}, the line before")
+    blocks = -(-request.input_length // HASH_BLOCK_TOKENS)
+    if len(request.hash_ids) != blocks:
+        rule = f"input_length {request.input_length} takes {blocks} blocks of {HASH_BLOCK_TOKENS} tokens"
+        raise TraceError(f"hash_ids: {len(request.hash_ids)} ids: {rule}")
+    return request
+
+
+def _describe(message: str, line: bytes) -> str:
+    """``field: value: rule`` of a msgspec validation message, which itself has no value."""
+    rule, _, where = message.partition(" - at ")
+    named = re.search(r"\$\.(\w+)(?:\[(\d+)\])?", where) or re.search(r"field `(\w+)`", rule)
+    try:
+        raw = msgspec.json.decode(line)
+    except NOT_JSON as error:
+        return _whole_line(line, f"not JSON: {error}")
+    if named is None or not isinstance(raw, dict):
+        return _whole_line(line, rule)
+    field = named.group(1)
+    value = str(raw[field]) if field in raw else "(absent)"
+    return f"{field}: {_shown(value)}: {rule}"
+
+
+def _whole_line(line: bytes, rule: str) -> str:
+    return f"line: {_shown(line.decode('utf-8', 'replace').strip())}: {rule}"
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 1] + "…"

@@ -1,0 +1,75 @@
+"""One step's batch: as the scheduler hands it out, and as a case file keeps it."""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass
+
+import msgspec
+
+import oracle
+from conformance.cases import Case, Config, Origin, Path, Sequence
+from conformance.trace.options import TraceOptions
+
+PLACEHOLDER = -1
+"""Stands for a request's number in :attr:`Step.requests`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step's batch. Valid until the next step is asked for: its arrays grow in place."""
+
+    index: int
+    path: Path
+    clock_ms: float
+    """Simulated start of the step."""
+    sequences: list[oracle.SequenceMetadata]
+    requests: tuple[int, ...]
+    """Number in the trace of each sequence's request, or ``PLACEHOLDER``."""
+    accepted: tuple[int, ...]
+    """Drafts of each sequence that the step will accept; 0 in prompt steps."""
+
+    @property
+    def total_q(self) -> int:
+        """Query rows."""
+        return sum(sequence.seqlen_q for sequence in self.sequences)
+
+
+def placeholder(options: TraceOptions) -> oracle.SequenceMetadata:
+    """A sequence of a rank without a request: as long as a full decode row.
+
+    It names state slot 0 and block 0 on purpose, which belong to somebody: an engine that lets a placeholder write is
+    seen to destroy live tokens.
+    """
+    drafts = min(options.drafts, options.max_model_len - 1)
+    return oracle.SequenceMetadata(
+        seqlen_q=1 + drafts,
+        seqlen_k=1 + drafts,
+        block_table=array("i", [0] * -(-(1 + drafts) // options.block_size)),
+        is_placeholder=True,
+        token_ids=array("i", [0]),
+        draft_tokens=array("i", [0] * drafts),
+        recent_tokens=array("i", [0] * (1 + drafts)),
+    )
+
+
+def step_case(step: Step, config: oracle.MetadataConfig, seed: int | None = None) -> Case:
+    """The step as a case: values alone, nothing of the schedule that led to it. Copies every token of the batch.
+
+    ``id`` and ``expected`` are left to :func:`conformance.batch.complete_case`.
+    """
+    return Case(
+        schema="inputmeta-case/1",
+        title=f"step {step.index} of a trace replay, {len(step.sequences)} sequences, {step.total_q} rows",
+        path=step.path,
+        config=msgspec.convert(_values(Config, config), Config),
+        steps=(tuple(msgspec.convert(_values(Sequence, sequence), Sequence) for sequence in step.sequences),),
+        tags=("trace",),
+        origin=Origin(found_by="trace", seed=seed),
+    )
+
+
+def _values(kind: type[msgspec.Struct], source: object) -> dict[str, object]:
+    """The fields of ``kind`` as ``source`` has them, arrays as tuples."""
+    values = {name: getattr(source, name) for name in kind.__struct_fields__}
+    return {name: tuple(value) if isinstance(value, array) else value for name, value in values.items()}
