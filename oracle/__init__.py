@@ -1,0 +1,54 @@
+"""The specification of the input metadata (SPEC.md) as plain Python on unbounded integers.
+
+``expected_fields`` says what every field of a batch holds, ``violations`` which preconditions a batch breaks,
+``FIELDS`` what is declared of each field. Standard library only; nothing here is shared with an engine.
+"""
+
+from __future__ import annotations
+
+from .batch import expected_fields
+from .declaration import EXPANSIONS, Field, Layout, flat_key
+from .errors import (
+    Int32Error,
+    LengthError,
+    NgramError,
+    OutError,
+    PreconditionError,
+    RatioError,
+    StateError,
+    TableError,
+)
+from .fields import FIELDS, keys_of
+from .formulas import FORMULAS, PRECONDITIONS
+from .inputs import PATHS, GatherInputs, MetadataConfig, Path, SequenceMetadata
+from .preconditions import violations
+from .shapes import field_shapes
+from .sheet import ExpectedField
+
+__all__ = [
+    "EXPANSIONS",
+    "FIELDS",
+    "FORMULAS",
+    "PATHS",
+    "PRECONDITIONS",
+    "ExpectedField",
+    "Field",
+    "GatherInputs",
+    "Int32Error",
+    "Layout",
+    "LengthError",
+    "MetadataConfig",
+    "NgramError",
+    "OutError",
+    "Path",
+    "PreconditionError",
+    "RatioError",
+    "SequenceMetadata",
+    "StateError",
+    "TableError",
+    "expected_fields",
+    "field_shapes",
+    "flat_key",
+    "keys_of",
+    "violations",
+]

@@ -1,0 +1,85 @@
+"""Declarations: every built field is declared, every declared field is built, names are explained in SPEC.md."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oracle import EXPANSIONS, FIELDS, FORMULAS, PATHS, PRECONDITIONS, expected_fields, keys_of
+from oracle.views import CONSUMER_MIRROR_VIEW, CONSUMER_VIEW, MASK_VIEW, consumer_view, mask_view
+
+from .batches import config, configs, prompt, sequences_of
+
+SOURCES = Path(__file__).parents[1]
+SPECIFICATION = (SOURCES / "SPEC.md").read_text(encoding="utf-8")
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.sampled_from(PATHS), st.sets(st.sampled_from(EXPANSIONS)), st.data())
+def test_built_fields_are_the_declared_ones(path, expand, data):
+    """A path has exactly the declared keys, whatever the configuration."""
+    cp_size = data.draw(st.sampled_from((1, 2)))
+    batch_config = data.draw(configs(cp_size=cp_size))
+    fields = expected_fields(path, batch_config, data.draw(sequences_of(path)), expand=expand)
+    assert sorted(fields) == sorted(keys_of(path, batch_config, expand))
+    for key, field in fields.items():
+        assert field.name == key
+        assert field.field is FIELDS[key.partition(".")[0]]
+
+
+def test_formulas_of_fields_exist():
+    """Every field names formulas that have a text, its own first."""
+    for field in FIELDS.values():
+        assert field.formula == field.formulas[0]
+        assert set(field.formulas) <= set(FORMULAS), field.name
+
+
+def test_names_are_those_of_the_specification():
+    """Every formula and precondition is in SPEC.md; every name that SPEC.md or a docstring uses exists."""
+    known = {*FORMULAS, *PRECONDITIONS}
+    in_text = set(re.findall(r"\b[FP]-[A-Z0-9]+\b", SPECIFICATION))
+    assert known == in_text
+    decisions = set(re.findall(r"\bI-\d+\b", SPECIFICATION))
+    for source in SOURCES.rglob("*.py"):
+        text = source.read_text(encoding="utf-8")
+        assert set(re.findall(r"\b[FP]-[A-Z0-9]+\b", text)) <= known, source.name
+        assert set(re.findall(r"\bI-\d+\b", text)) <= decisions, source.name
+
+
+def test_every_field_is_named_in_the_specification():
+    """Field names appear in SPEC.md."""
+    assert [name for name in FIELDS if name not in SPECIFICATION] == []
+
+
+def test_every_formula_is_a_functions():
+    """Each formula is named in the docstring of the module that computes it (F-STACK is a buffer layout only)."""
+    texts = [path.read_text(encoding="utf-8") for path in SOURCES.glob("*.py") if path.name not in {"formulas.py"}]
+    missing = [name for name in FORMULAS if not any(f"{name}" in text for text in texts)]
+    assert missing in ([], ["F-STACK"])
+
+
+def test_views_swap_declared_fields():
+    """I-23: what a view puts in place exists in the same path and bucket kind."""
+    for view in (MASK_VIEW, CONSUMER_VIEW, CONSUMER_MIRROR_VIEW):
+        for name, source in view.swaps.items():
+            assert FIELDS[name].bucket == FIELDS[source].bucket
+            assert FIELDS[name].dtype == FIELDS[source].dtype
+        assert set(view.cleared) <= set(FIELDS)
+
+
+def test_views_of_a_batch():
+    """Swapped fields are the very objects of the container; the rest is shared; cleared ones are gone."""
+    masked = expected_fields("prompt", config(yoco_mode="mask", yoco_prefill_keep_tokens=2), [prompt(3, 4)])
+    view = mask_view(masked)
+    assert view["kv_swa_full_index_pivots"] is masked["yoco_mask_swa_index_pivots"]
+    assert set(masked) - set(view) == {"kv_swa_full_index"}
+    for cp_size, source in ((1, "yoco_consumer_ks.4"), (2, "yoco_consumer_mirror_ks.4")):
+        compact = config(yoco_mode="compact", yoco_prefill_keep_tokens=2, cp_size=cp_size)
+        fields = expected_fields("prompt", compact, [prompt(3, 4)])
+        view = consumer_view(fields)
+        assert view["ks.4"] is fields[source]
+        assert view["input_ids"] is fields["input_ids"]
+        assert set(fields) - set(view) == {"kv_ca_index.2", "kv_ca_index_len.2", "klen.4", "kv_swa_full_index"}
