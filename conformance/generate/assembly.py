@@ -1,0 +1,137 @@
+"""From drafts to sequences: physical blocks, state ids and token values.
+
+Physical ids are distinct over all sequences of a step and no table is the identity, so that a lost indirection, or a
+neighbour's table, shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Items
+from dataclasses import dataclass
+from itertools import accumulate
+from math import gcd
+
+from hypothesis import strategies as st
+
+from conformance.cases import Config, Path, Sequence
+
+from .configs import RAW_SENTINEL, SENTINEL_ENTRY
+from .draws import INT32_MAX, INT32_MIN, pick
+from .int32 import block_count
+from .sequences import Draft, Scope, drafts, empty_draft
+from .tokens import compressed_history, raw_tokens, recent_history
+
+Tables = list[tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What tells the sequences of a step apart."""
+
+    index: int
+    block_table: tuple[int, ...]
+    state_id: int
+    odd_token: int | None
+    """Stands in for the last raw token that the first sequence reads."""
+
+
+@st.composite
+def steps(draw: st.DrawFn, scope: Scope, sizes: Items[int]) -> tuple[Sequence, ...]:
+    """One step of one of these numbers of sequences; 0 stands for a step without work."""
+    size = pick(draw, sizes)
+    layout = pick(draw, (0, 1, 2))
+    first_state = pick(draw, (0, 0, 5, 1_000))
+    odd_token = pick(draw, (None, None, None, None, 0, -1, INT32_MAX, INT32_MIN))
+    strategy = drafts(scope.shared_by(max(1, size)))
+    drawn = [draw(strategy) for _ in range(size)] or [empty_draft(scope.path)]
+    lengths = [block_count(scope.config, draft.seqlen_k) + draft.more_blocks for draft in drawn]
+    tables = block_tables(lengths, layout)
+    last_state = first_state + len(drawn)
+    identities = [Identity(index, table, last_state - index, odd_token) for index, table in enumerate(tables)]
+    pairs = zip(drawn, identities, strict=True)
+    return tuple(sequence(scope.path, scope.config, draft, identity) for draft, identity in pairs)
+
+
+def block_tables(lengths: Items[int], layout: int) -> Tables:
+    """Tables of the given lengths, blocks, with distinct ids in [total, 2 * total): no id is its logical block.
+
+    Layout 0: descending; 1: interleaved over the sequences; 2: scattered.
+
+    >>> block_tables([2, 1], 0), block_tables([2, 1], 1), block_tables([3, 2], 2)
+    ([(5, 4), (3,)], [(3, 5), (4,)], [(6, 9, 7), (5, 8)])
+    """
+    total = sum(lengths)
+    begins = [0, *accumulate(lengths)]
+    if layout == 0:
+        return [
+            tuple(range(2 * total - 1 - b, 2 * total - 1 - b - n, -1)) for b, n in zip(begins, lengths, strict=False)
+        ]
+    if layout == 1:
+        return _interleaved(lengths, total)
+    step = next(step for step in range(max(1, total * 3 // 5), 2 * total + 2) if gcd(step, total) == 1)
+    return [
+        tuple(total + (block * step + 1) % total for block in range(begin, begin + length))
+        for begin, length in zip(begins, lengths, strict=False)
+    ]
+
+
+def _interleaved(lengths: Items[int], total: int) -> Tables:
+    """Ascending ids handed out block by block, as to sequences that grow together."""
+    tables: list[list[int]] = [[] for _ in lengths]
+    following = total
+    for block in range(max(lengths, default=0)):
+        for table, length in zip(tables, lengths, strict=True):
+            if block < length:
+                table.append(following)
+                following += 1
+    return [tuple(table) for table in tables]
+
+
+def sequence(path: Path, config: Config, draft: Draft, identity: Identity) -> Sequence:
+    """The drafted sequence with its values."""
+    index, longest = identity.index, config.max_model_len
+    known = draft.seqlen_k + draft.more_tokens if path == "prompt" else draft.q_start + 1
+    tokens = raw_tokens(index, known, longest)
+    if identity.odd_token is not None and index == 0 and known > 0:
+        last = draft.seqlen_k - 1 if path == "prompt" else known - 1
+        tokens = replaced(tokens, max(last, 0), identity.odd_token)
+    compressed, recent = _history(config, draft, index)
+    return Sequence(
+        seqlen_q=draft.seqlen_q,
+        seqlen_k=draft.seqlen_k,
+        block_table=identity.block_table,
+        state_id=identity.state_id,
+        is_placeholder=draft.is_placeholder,
+        swa_valid_start=draft.swa_valid_start,
+        token_ids=tokens,
+        draft_tokens=() if path == "prompt" else raw_tokens(index, draft.seqlen_q - 1, longest, known),
+        compressed_tokens=compressed,
+        recent_tokens=recent,
+        data_len=draft.data_len,
+    )
+
+
+def replaced(values: tuple[int, ...], place: int, value: int) -> tuple[int, ...]:
+    """The values with one of them changed.
+
+    >>> replaced((1, 2, 3), 1, 9)
+    (1, 9, 3)
+    """
+    return (*values[:place], value, *values[place + 1 :])
+
+
+def _history(config: Config, draft: Draft, index: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """compressed_tokens and recent_tokens, with the image token and the raw sentinel where they were drawn."""
+    if config.max_ngram_size == 0:
+        return (), ()
+    border = draft.compressed_len
+    compressed = compressed_history(index, border, config.max_model_len)
+    recent = recent_history(index, border, max(0, draft.seqlen_k - border) + draft.more_history)
+    if draft.raw_sentinel_at is not None:
+        recent = replaced(recent, draft.raw_sentinel_at - border, RAW_SENTINEL)
+    image, sentinel = draft.sentinel_at, config.image_sentinel
+    if image is None or sentinel is None:
+        return compressed, recent
+    if image < border:
+        return replaced(compressed, image, sentinel), recent
+    return compressed, replaced(recent, image - border, SENTINEL_ENTRY)

@@ -1,0 +1,100 @@
+"""The strategy: a case of one or several steps on one set of buffers."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from conformance.cases import Case, Config, Gather, Path, Sequence
+
+from .assembly import steps
+from .configs import draw_config
+from .draws import pick
+from .extremes import draw_extreme
+from .gather import draw_gather
+from .int32 import block_count
+from .invalid import broken, draw_breaker
+from .profile import Profile
+from .sequences import Scope
+
+REAL_SHARE = 10
+"""One case in this many has real constants, if the profile allows both tiers."""
+
+STEP_COUNTS = {"small": (1, 1, 1, 1, 1, 1, 2, 3, 6), "real": (1, 1, 1, 1, 1, 1, 1, 1, 2)}
+SIZES = {"small": (1, 2, 3, 4, 5), "real": (1, 2, 3)}
+"""Sequences of a step."""
+IDLE = 0
+"""A step without work: one sequence without rows in a prompt, a placeholder's row in a decode."""
+
+
+def batches(profile: Profile) -> st.SearchStrategy[Case]:
+    """Cases within the profile; ``id`` and ``expected`` are empty.
+
+    Tags: the tier, and for an invalid case ``invalid:P-...`` and the id of the feature that names what was broken.
+    """
+    # Hypothesis follows every drawn example by up to six copies with one part repeated elsewhere. Such a copy hardly
+    # ever reaches another border, so we spend the time on fresh draws: parts of a unique collection are not repeated.
+    return st.lists(_cases(profile), min_size=1, max_size=1, unique_by=_constant).map(_first)
+
+
+def _constant(case: Case) -> int:
+    """One key for every case: the list holds one."""
+    return 0
+
+
+def _first(cases: list[Case]) -> Case:
+    return cases[0]
+
+
+@st.composite
+def _cases(draw: st.DrawFn, profile: Profile) -> Case:
+    """The draw behind ``batches``: what decides the form of the rest comes first, so that it survives shrinking."""
+    path = cast(Path, pick(draw, profile.paths))
+    tier = _tier(draw, profile)
+    is_broken = draw(st.integers(0, 99)) >= 100 - round(100 * profile.invalid)
+    breaker = draw_breaker(draw)
+    extreme = draw_extreme(draw)
+    width = pick(draw, (None, None, None, 0, 1, 2, 7))
+    count = pick(draw, STEP_COUNTS[tier] if profile.multi_step else (1,))
+    config = draw_config(draw, profile, path, tier)
+    case = Case(
+        schema="inputmeta-case/1",
+        path=path,
+        config=config,
+        steps=_steps(draw, path, config, tier, count),
+        tags=(f"tier:{tier}",),
+    )
+    valid = extreme(draw, replace(case, max_num_blocks=_buffer_width(case, width)))
+    gather = tuple(draw_gather(draw, step) for step in valid.steps) if path == "decode_zos" else ()
+    case = broken(draw, valid, breaker) if is_broken else valid
+    return replace(case, gather=_without_refused(gather, case, valid))
+
+
+def _tier(draw: st.DrawFn, profile: Profile) -> str:
+    """Real constants are rarer: their batches cost more."""
+    return pick(draw, (*profile.tiers[:1] * (REAL_SHARE - 1), *profile.tiers[1:]))
+
+
+def _steps(draw: st.DrawFn, path: Path, config: Config, tier: str, count: int) -> tuple[tuple[Sequence, ...], ...]:
+    """So many steps, each with a number of sequences of its own: buffers grow and shrink."""
+    sizes = SIZES[tier] if count == 1 else (*SIZES[tier], IDLE)
+    strategy = steps(Scope.of(path, config, tier), sizes)
+    return tuple(draw(strategy) for _ in range(count))
+
+
+def _buffer_width(case: Case, surplus: int | None) -> int | None:
+    """Decode: columns of the caller's block table buffer, none given mostly, else as wide as needed or wider (I-4)."""
+    if case.path == "prompt" or surplus is None:
+        return None
+    needed = max(block_count(case.config, sequence.seqlen_k) for step in case.steps for sequence in step)
+    return max(1, needed) + surplus
+
+
+def _without_refused(gather: tuple[Gather, ...], case: Case, valid: Case) -> tuple[Gather | None, ...]:
+    """Inputs of F-GATHER of the steps that a break left as they were; none for a step that is refused."""
+    if case.config != valid.config:
+        return (None,) * len(gather)
+    steps = zip(gather, case.steps, valid.steps, strict=bool(gather))
+    return tuple(inputs if step is before else None for inputs, step, before in steps)

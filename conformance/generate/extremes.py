@@ -1,0 +1,118 @@
+"""Valid batches at the int32 bound: none of these ids or sizes needs memory behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Sequence as Items
+from math import lcm
+
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from conformance.cases import Case, Config, Sequence
+
+from .assembly import replaced
+from .draws import INT32_MAX, pick
+from .int32 import block_count, ca_ratios, highest_block_id, highest_state_id
+
+Steps = tuple[tuple[Sequence, ...], ...]
+
+
+Edit = Callable[[st.DrawFn, Case], Case]
+
+
+def draw_extreme(draw: st.DrawFn) -> Edit:
+    """An edit that mostly does nothing; else it takes one block id, a state id or the block size to the int32 bound."""
+    edits = (_high_block, _high_block, _high_state, _wide_blocks, _largest_block)
+    return pick(draw, (*(_unchanged,) * 8, *edits))
+
+
+def _unchanged(draw: st.DrawFn, case: Case) -> Case:
+    return case
+
+
+def edit_sequence(case: Case, step: int, index: int, sequence: Sequence) -> Case:
+    """The case with one sequence of one step changed."""
+    sequences = case.steps[step]
+    changed = (*sequences[:index], sequence, *sequences[index + 1 :])
+    return replace(case, steps=(*case.steps[:step], changed, *case.steps[step + 1 :]))
+
+
+def draw_sequence(draw: st.DrawFn, case: Case, wanted: Callable[[Sequence], bool]) -> tuple[int, int] | None:
+    """Step and index of one of the wanted sequences; None if there are none."""
+    places = [(s, i) for s, sequences in enumerate(case.steps) for i, q in enumerate(sequences) if wanted(q)]
+    return pick(draw, places) if places else None
+
+
+def border_blocks(config: Config, sequence: Sequence) -> list[int]:
+    """Logical blocks worth a high id: the first, the one that the chunk begins in, the last; [] without blocks."""
+    count = block_count(config, sequence.seqlen_k)
+    begin = (sequence.seqlen_k - sequence.seqlen_q) // config.block_size
+    return sorted({0, min(begin, count - 1), count - 1}) if count else []
+
+
+def _high_block(draw: st.DrawFn, case: Case) -> Case:
+    """One block id raised as far as its written slots allow."""
+    place = draw_sequence(draw, case, lambda sequence: block_count(case.config, sequence.seqlen_k) > 0)
+    if place is None:
+        return case
+    sequence = case.steps[place[0]][place[1]]
+    block = pick(draw, border_blocks(case.config, sequence))
+    highest = highest_block_id(case.path, case.config, sequence, block)
+    return edit_sequence(case, *place, replace(sequence, block_table=replaced(sequence.block_table, block, highest)))
+
+
+def _high_state(draw: st.DrawFn, case: Case) -> Case:
+    """One state id raised as far as its written ring slots allow."""
+    step = draw(st.integers(0, len(case.steps) - 1))
+    index = draw(st.integers(0, len(case.steps[step]) - 1))
+    sequence = case.steps[step][index]
+    highest = highest_state_id(case.path, case.config, sequence)
+    return edit_sequence(case, step, index, replace(sequence, state_id=highest))
+
+
+def _wide_blocks(draw: st.DrawFn, case: Case) -> Case:
+    """Blocks so large that the products of F-LIMIT come near the bound; every sequence then needs at most one."""
+    size = wide_block_size(case, draw(st.integers(0, 1)))
+    if size < case.config.max_model_len:
+        return case
+    return with_wide_blocks(case, size)
+
+
+def _largest_block(draw: st.DrawFn, case: Case) -> Case:
+    """Decode: one row of one sequence and a block of 2**31 - 1 tokens, where the product of F-LIMIT is its bound."""
+    if case.path == "prompt":
+        return _wide_blocks(draw, case)
+    sequence = case.steps[0][0]
+    row = replace(sequence, seqlen_q=1, seqlen_k=sequence.seqlen_k - sequence.seqlen_q + 1, draft_tokens=())
+    config = replace(case.config, dense_ratios=(1,), sparse_ratios=())
+    return with_wide_blocks(replace(case, config=config, steps=((row,),), max_num_blocks=None), INT32_MAX)
+
+
+def wide_block_size(case: Case, units_less: int = 0) -> int:
+    """Largest block size that keeps F-LIMIT's product and all slots in int32, less some units of the ratios' lcm."""
+    ratios = ca_ratios(case.config)
+    unit = lcm(*ratios)
+    rows = max(_blocks_named(case, sequences) for sequences in case.steps)
+    largest = min((INT32_MAX // rows) * ratios[0], INT32_MAX)
+    return (largest // unit - units_less) * unit
+
+
+def with_wide_blocks(case: Case, block_size: int) -> Case:
+    """The case with this block size, tokens, at least max_model_len: one block a sequence, ids descending to 0."""
+    config = replace(case.config, block_size=block_size)
+    steps = tuple(tuple(_one_block(config, sequences, i) for i in range(len(sequences))) for sequences in case.steps)
+    return replace(case, config=config, steps=steps)
+
+
+def _one_block(config: Config, sequences: Items[Sequence], index: int) -> Sequence:
+    """Sequence ``index`` with the table that a very large block size needs."""
+    needed = block_count(config, sequences[index].seqlen_k)
+    return replace(sequences[index], block_table=(len(sequences) - 1 - index,) * needed)
+
+
+def _blocks_named(case: Case, sequences: Items[Sequence]) -> int:
+    """Physical blocks whose cells the step numbers: its sequences' own, and in decode total_q x max_num_blocks."""
+    if case.path == "prompt":
+        return len(sequences)
+    return sum(sequence.seqlen_q for sequence in sequences) * (case.max_num_blocks or 1)

@@ -1,0 +1,71 @@
+"""Which border conditions a case visits, computed from its numbers alone."""
+
+from __future__ import annotations
+
+from conformance.cases import Case
+
+from . import base, compressed, keys, ngram, parallel, refusals, steps, window
+from .facts import Step, step_facts
+from .feature import BugClass, Feature
+
+_BUG_CLASSES = {
+    "SPEC": "draft and accept accounting, the edge at the longest length",
+    "STALE": "values of the last step in a reused buffer",
+    "SENT": "a padding sentinel reaches a real slot",
+    "BT": "block-table width, stride or block size",
+    "WIN": "window edge off by one",
+    "CHUNK": "partial chunk, prefix hit, truncated prefill",
+    "OVF": "int32 products and ids at the bound",
+    "CMP": "compression boundary, units mixed",
+    "ZERO": "zero-length query, key or range",
+    "CU": "cu_seqlens with and without the leading 0",
+    "RING": "ring wrap, ring without room for drafts",
+    "CP": "zigzag padding and reordering",
+    "AGREE": "two builders of the same batch",
+    "DTYPE": "values that another dtype would reinterpret",
+    "LOOK": "look-back across a sequence, a chunk or a draft",
+    "RANK": "an idle rank",
+}
+
+
+def _declared() -> dict[str, Feature]:
+    groups = (base, ngram, compressed, window, keys, parallel, steps, refusals)
+    features = [feature for group in groups for feature in group.FEATURES]
+    features += [BugClass.of(name, text, features) for name, text in _BUG_CLASSES.items()]
+    return {feature.id: feature for feature in features}
+
+
+FEATURES: dict[str, Feature] = _declared()
+"""Every feature by id, in the order of the specification; the classes of bug reports come last."""
+
+_CLASSES = {feature.id: tuple(f"BUG:{name}" for name in feature.classes) for feature in FEATURES.values()}
+
+
+def features(case: Case) -> frozenset[str]:
+    """Ids of the features that the case visits. A refused step shows only what it breaks."""
+    found: set[str] = set()
+    valid: list[Step | None] = []
+    for sequences in case.steps:
+        refused = refusals.broken(case, sequences)
+        step = None if refused else step_facts(case, sequences)
+        valid.append(step)
+        found |= refused if step is None else _of_step(step)
+    found |= steps.of_case(case, valid)
+    found.update(*(_CLASSES[name] for name in found))
+    return frozenset(found)
+
+
+def _of_step(step: Step) -> set[str]:
+    """Features of one valid step."""
+    found = base.of_step(step) | compressed.of_step(step) | keys.of_step(step) | parallel.of_step(step)
+    for row in step.rows:
+        found |= base.of_row(step, row)
+        found |= ngram.of_row(step, row)
+        found |= compressed.of_row(step, row)
+        found |= window.of_row(step, row)
+        found |= keys.of_row(step, row)
+        found |= parallel.of_row(step, row)
+    return found
+
+
+__all__ = ["FEATURES", "Feature", "features"]

@@ -1,0 +1,84 @@
+"""Features: the border conditions of the formulas, each with the profiles that can reach it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ..profile import PATHS, TIERS, Profile
+
+PROMPT = frozenset({"prompt"})
+DECODE = frozenset({"decode", "decode_zos"})
+ZOS = frozenset({"decode_zos"})
+ANY_PATH = frozenset(PATHS)
+ANY_TIER = frozenset(TIERS)
+SMALL = frozenset({"small"})
+REAL = frozenset({"real"})
+MASK_OR_COMPACT = frozenset({"mask", "compact"})
+COMPACT = frozenset({"compact"})
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One border condition of one formula.
+
+    ``classes`` are the classes of bug reports in which just this condition made the difference. The other fields say
+    what a profile must allow for the feature to be reachable.
+    """
+
+    id: str
+    """Formula (or precondition, or part of the batch), colon, condition: ``F-RING:wrapped``."""
+    text: str
+    classes: tuple[str, ...] = ()
+    paths: frozenset[str] = ANY_PATH
+    tiers: frozenset[str] = ANY_TIER
+    min_cp_size: int = 1
+    yoco_modes: frozenset[str] = frozenset()
+    """Empty: whatever the mode."""
+    invalid: bool = False
+    multi_step: bool = False
+
+    def reachable(self, profile: Profile) -> bool:
+        """Whether the profile is sure to have batches with the feature.
+
+        A profile of invalid cases only promises refusals; valid steps before and after a refused one are a bonus.
+        """
+        return (
+            bool(self.paths.intersection(profile.paths))
+            and bool(self.tiers.intersection(profile.tiers))
+            and profile.max_cp_size >= self.min_cp_size
+            and (not self.yoco_modes or bool(self.yoco_modes.intersection(profile.yoco_modes)))
+            and (profile.invalid > 0 if self.invalid else profile.invalid < 1)
+            and (not self.multi_step or profile.multi_step)
+        )
+
+
+@dataclass(frozen=True)
+class BugClass(Feature):
+    """A class of bug reports: visited by a case that visits one of the conditions that made the difference."""
+
+    members: tuple[Feature, ...] = ()
+
+    @staticmethod
+    def of(name: str, text: str, features: Iterable[Feature]) -> BugClass:
+        """The class with the features that name it."""
+        members = tuple(feature for feature in features if name in feature.classes)
+        return BugClass(f"BUG:{name}", f"a batch that can show: {text}", members=members)
+
+    def reachable(self, profile: Profile) -> bool:
+        """Whether one of its conditions is reachable."""
+        return any(feature.reachable(profile) for feature in self.members)
+
+
+def holding(conditions: Mapping[str, bool]) -> set[str]:
+    """The features whose condition holds."""
+    return {name for name, holds in conditions.items() if holds}
+
+
+def hits(first: int, end: int, modulus: int, residue: int) -> bool:
+    """Whether some x in [first, end) has x % modulus == residue, without a loop.
+
+    >>> hits(3, 5, 4, 0), hits(3, 4, 4, 0), hits(5, 5, 4, 1)
+    (True, False, False)
+    """
+    return first < end and (end - 1 - residue) // modulus > (first - 1 - residue) // modulus

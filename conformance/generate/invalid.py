@@ -1,0 +1,28 @@
+"""A valid case with exactly one precondition broken."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from conformance.cases import Case
+
+from . import broken_int32, broken_shapes
+from .breaking import BREAKERS
+from .draws import pick
+
+REGISTERED = (broken_shapes, broken_int32)
+"""Modules that fill ``BREAKERS`` when imported, in the order of the conditions."""
+
+
+def draw_breaker(draw: st.DrawFn) -> int:
+    """The number of a way to break a case."""
+    return pick(draw, range(len(BREAKERS)))
+
+
+def broken(draw: st.DrawFn, case: Case, number: int) -> Case:
+    """The case broken in way ``number``, or in the next one that the case offers a place for."""
+    candidates = (*BREAKERS[number:], *BREAKERS[:number])
+    breaker, places = next((breaker, places) for breaker in candidates if (places := breaker.places(case)))
+    changed = breaker.edit(draw, case, pick(draw, places))
+    return replace(changed, tags=(*case.tags, f"invalid:{breaker.condition}", breaker.id))

@@ -1,0 +1,48 @@
+"""What a campaign wants generated: which paths, options and kinds of batches its subject claims."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from conformance.cases import Path
+
+PATHS: tuple[Path, ...] = ("prompt", "decode", "decode_zos")
+YOCO_MODES = ("off", "mask", "compact")
+TIERS = ("small", "real")
+"""``small``: constants scaled down, so that few rows reach every border. ``real``: block, window 128; 128 K."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Limits of the batches to draw. Order inside a tuple does not matter: draws go from simple to complex.
+
+    Raises:
+        ValueError: an unknown or no path, mode or tier; ``max_cp_size`` < 1; ``invalid`` outside [0, 1].
+    """
+
+    paths: tuple[str, ...] = PATHS
+    max_cp_size: int = 8
+    """Largest context parallel group to draw; 1 means none."""
+    yoco_modes: tuple[str, ...] = YOCO_MODES
+    invalid: float = 0.2
+    """Share of batches with exactly one precondition broken; ``True`` means all."""
+    tiers: tuple[str, ...] = TIERS
+    multi_step: bool = True
+    """Draw some cases of several steps on one set of buffers."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "paths", _in_order("paths", self.paths, PATHS))
+        object.__setattr__(self, "yoco_modes", _in_order("yoco_modes", self.yoco_modes, YOCO_MODES))
+        object.__setattr__(self, "tiers", _in_order("tiers", self.tiers, TIERS))
+        if self.max_cp_size < 1:
+            raise ValueError(f"max_cp_size must be at least 1, not {self.max_cp_size}")
+        if not 0 <= self.invalid <= 1:
+            raise ValueError(f"invalid must be a share in [0, 1], not {self.invalid}")
+
+
+def _in_order(name: str, chosen: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
+    """The chosen names in the order of ``known``, each once."""
+    unknown = sorted(set(chosen) - set(known))
+    if unknown or not chosen:
+        raise ValueError(f"{name} must be some of {', '.join(known)}, not {', '.join(unknown) or 'none'}")
+    return tuple(value for value in known if value in chosen)

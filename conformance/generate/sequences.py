@@ -1,0 +1,165 @@
+"""What is drawn of one sequence: lengths at the boundaries and options; values are filled in by ``assembly``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from hypothesis import strategies as st
+
+from conformance.cases import Config, Path
+
+from .configs import RAW_SENTINEL
+from .draws import INT32_MAX, chance, clipped, draw_length, length_marks, pick
+
+ROWS = {"small": 24, "real": 64}
+"""Most query rows of a sequence; with small constants past every block, ring and 2p of the tier."""
+STEP_ROWS = {"small": 120, "real": 64}
+"""Most query rows of a step, all sequences together."""
+MAX_DRAFTS = 18
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What the draws of every sequence of a case share."""
+
+    path: Path
+    config: Config
+    tier: str
+    rows: int
+    """Most query rows of one sequence."""
+    marks: tuple[int, ...]
+
+    @staticmethod
+    def of(path: Path, config: Config, tier: str) -> Scope:
+        """The scope of a case, with the boundary lengths of its configuration."""
+        return Scope(path, config, tier, min(ROWS[tier], config.max_model_len), length_marks(config, ROWS[tier]))
+
+    def shared_by(self, count: int) -> Scope:
+        """The scope of one of ``count`` sequences of a step."""
+        return replace(self, rows=min(self.rows, STEP_ROWS[self.tier] // count))
+
+
+@dataclass(frozen=True)
+class Draft:
+    """One sequence before its tables, ids and tokens are filled in. Lengths in tokens."""
+
+    seqlen_q: int
+    q_start: int
+    is_placeholder: bool = False
+    swa_valid_start: int = 0
+    data_len: int = 0
+    more_tokens: int = 0
+    """Prompt: raw tokens known beyond seqlen_k."""
+    more_blocks: int = 0
+    """Table entries beyond those that F-BLOCKS counts."""
+    compressed_len: int = 0
+    """L, the length of the compressed n-gram history."""
+    more_history: int = 0
+    """N-gram history beyond seqlen_k."""
+    sentinel_at: int | None = None
+    """Position of an image token in the n-gram history."""
+    raw_sentinel_at: int | None = None
+    """Position whose raw token has the sentinel's value, but not its look-up."""
+
+    @property
+    def seqlen_k(self) -> int:
+        """Key length after the step, tokens."""
+        return self.q_start + self.seqlen_q
+
+
+@st.composite
+def drafts(draw: st.DrawFn, scope: Scope) -> Draft:
+    """One valid sequence of the path; the simplest is the shortest one with no option set."""
+    seqlen_q = _prompt_queries(draw, scope) if scope.path == "prompt" else _decode_queries(draw, scope)
+    q_start = _start(draw, scope, seqlen_q)
+    seqlen_k = q_start + seqlen_q
+    compressed_len = _history_split(draw, scope, q_start, seqlen_k)
+    return Draft(
+        seqlen_q=seqlen_q,
+        q_start=q_start,
+        is_placeholder=chance(draw, 1, 6),
+        swa_valid_start=_valid_start(draw, scope, q_start, seqlen_k),
+        data_len=_data_len(draw, scope, q_start, seqlen_k),
+        more_tokens=pick(draw, (0, 0, 1, scope.rows)),
+        more_blocks=pick(draw, (0, 0, 0, 1, 3)),
+        compressed_len=compressed_len,
+        more_history=pick(draw, (0, 0, 1, 3)),
+        sentinel_at=_sentinel(draw, scope, q_start, seqlen_k, compressed_len),
+        raw_sentinel_at=_raw_sentinel(draw, scope, q_start, seqlen_k, compressed_len),
+    )
+
+
+def empty_draft(path: Path) -> Draft:
+    """A sequence that brings no work: nothing at all in a prompt, a placeholder of one row in a decode."""
+    return Draft(0, 0) if path == "prompt" else Draft(1, 0, is_placeholder=True)
+
+
+def _prompt_queries(draw: st.DrawFn, scope: Scope) -> int:
+    """seqlen_q of a chunk, 0 included."""
+    return draw_length(draw, scope.marks, 0, scope.rows)
+
+
+def _decode_queries(draw: st.DrawFn, scope: Scope) -> int:
+    """1 + drafts: none, few, just inside the ring's room for them, past it, past the whole ring."""
+    ring = scope.config.swa_block_size
+    room = ring - scope.config.window_size
+    most = min(MAX_DRAFTS, scope.rows - 1)
+    return 1 + draw_length(draw, (0, 1, 2, 3, room, room + 1, ring - 1, ring, ring + 1), 0, most)
+
+
+def _start(draw: st.DrawFn, scope: Scope, seqlen_q: int) -> int:
+    """q_start at a boundary, or such that seqlen_k is at one; the longest context is one of them."""
+    latest = scope.config.max_model_len - seqlen_q
+    ends = (mark - seqlen_q for mark in scope.marks)
+    return draw_length(draw, (*scope.marks, *ends), 0, latest)
+
+
+def _valid_start(draw: st.DrawFn, scope: Scope, q_start: int, seqlen_k: int) -> int:
+    """swa_valid_start: none, below the window, inside it, in the chunk, past the row, past the chunk, past int32."""
+    some = chance(draw, 4 if scope.path == "prompt" else 1, 6)
+    history = q_start - scope.config.window_size
+    places = (
+        *(history - 1, history, history + 1, q_start - 1, q_start, q_start + 1, q_start + 2, (q_start + seqlen_k) // 2),
+        *(seqlen_k - 1, seqlen_k, seqlen_k + 1, seqlen_k + scope.config.window_size, INT32_MAX + 2),
+    )
+    place = pick(draw, [place for place in places if place >= 0])
+    return place if some else 0
+
+
+def _data_len(draw: st.DrawFn, scope: Scope, q_start: int, seqlen_k: int) -> int:
+    """data_len past int32, or such that it, or the first kept position data_len - keep, is a border of the chunk."""
+    middle = (q_start + seqlen_k) // 2
+    places = (q_start - 1, q_start, q_start + 1, middle, seqlen_k - 1, seqlen_k, seqlen_k + 1, 2 * seqlen_k)
+    border = pick(draw, (*clipped(places, 0, 2 * seqlen_k + 1), INT32_MAX + 2))
+    moved = chance(draw, 1, 2)
+    if scope.config.yoco_mode == "off" or scope.path != "prompt":
+        return border if border == seqlen_k else 0
+    return border + scope.config.yoco_prefill_keep_tokens if moved else border
+
+
+def _history_split(draw: st.DrawFn, scope: Scope, q_start: int, seqlen_k: int) -> int:
+    """L at a border of the chunk or of the first row's look-back; without meaning if n-grams are off."""
+    size = scope.config.max_ngram_size
+    borders = (1, q_start - size, q_start - size + 1, q_start - 1, q_start, q_start + 1, seqlen_k - 1, seqlen_k)
+    return pick(draw, clipped(borders, 0, seqlen_k + 2))
+
+
+def _sentinel(draw: st.DrawFn, scope: Scope, q_start: int, seqlen_k: int, border: int) -> int | None:
+    """Where the history has an image token: nowhere, in a row, in the look-back, just out of reach, at the border."""
+    size = scope.config.max_ngram_size
+    places = (q_start, seqlen_k - 1, q_start - 1, q_start - size + 1, q_start - size, border - 1, border)
+    place = pick(draw, (None, *_known(places, seqlen_k)))
+    return None if scope.config.image_sentinel is None else place
+
+
+def _raw_sentinel(draw: st.DrawFn, scope: Scope, q_start: int, seqlen_k: int, border: int) -> int | None:
+    """Where the history not yet compressed has a raw token of the sentinel's value."""
+    places = (seqlen_k - 1, q_start, q_start - 1, border)
+    place = pick(draw, (None, *(place for place in _known(places, seqlen_k) if place >= border)))
+    return place if scope.config.image_sentinel == RAW_SENTINEL else None
+
+
+def _known(places: Sequence[int], seqlen_k: int) -> list[int]:
+    """The places that are positions of the sequence, each once, as listed."""
+    return [place for place in dict.fromkeys(places) if 0 <= place < seqlen_k]

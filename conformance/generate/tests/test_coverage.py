@@ -1,0 +1,87 @@
+"""Every feature that a profile can reach is visited, and no other one."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+
+from conformance.cases import Case
+from conformance.generate import FEATURES, Coverage, Profile, batches, features
+
+from .common import REPEATABLE
+
+SMALL = ("small",)
+PROFILES = {
+    "everything": (Profile(), 3000),
+    "plain prompt": (Profile(("prompt",), max_cp_size=1, yoco_modes=("off",), invalid=0, tiers=SMALL), 600),
+    "decode": (Profile(("decode",), invalid=0), 700),
+    "zos": (Profile(("decode_zos",), max_cp_size=1, invalid=0, tiers=SMALL), 500),
+    "compact": (Profile(("prompt",), max_cp_size=2, yoco_modes=("compact",), invalid=0, tiers=SMALL), 600),
+    "refusals": (Profile(invalid=1, tiers=SMALL, multi_step=False), 600),
+}
+
+
+def visited_by(profile: Profile, examples: int) -> Coverage:
+    """Coverage of so many examples, the same in every run."""
+    coverage = Coverage()
+
+    def visit(case: Case) -> None:
+        coverage.add(features(case))
+
+    settings(REPEATABLE, max_examples=examples)(given(batches(profile))(visit))()
+    return coverage
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_what_is_reachable_is_visited_and_nothing_else(name: str) -> None:
+    profile, examples = PROFILES[name]
+    coverage = visited_by(profile, examples)
+    assert [row.id for row in coverage.unvisited(profile)] == []
+    assert [row.id for row in coverage.rows() if row.count and not FEATURES[row.id].reachable(profile)] == []
+
+
+def test_every_formula_has_features() -> None:
+    formulas = """POS IDS NGRAM MASK QIDX CPOS CSLOT CDEC BLOCKS RING SWAPLAN PIVOT SWADEC KS CAOFF CAPLAN ZIGZAG
+        REVERSE MIRRORKS CLIP VIS COMPACT CONTRIB LIMIT GATHER STACK"""
+    prefixes = {name.partition(":")[0] for name in FEATURES}
+    assert {f"F-{formula}" for formula in formulas.split()} <= prefixes
+    assert {"P-RATIO", "P-LEN", "P-TABLE", "P-STATE", "P-NGRAM", "P-INT32"} <= prefixes
+
+
+def test_features_are_declared_in_one_line() -> None:
+    for name, feature in FEATURES.items():
+        assert name == feature.id
+        assert ":" in name
+        assert "\n" not in feature.text
+        assert 0 < len(feature.text) < 100
+
+
+def test_counts_are_plain_data() -> None:
+    one, two = Coverage(), Coverage()
+    assert one.add({"F-RING:wrapped", "BUG:RING"}) == {"F-RING:wrapped", "BUG:RING"}
+    assert two.add({"F-RING:wrapped"}) == {"F-RING:wrapped"}
+    assert two.add({"F-RING:wrapped"}) == frozenset()
+    one.merge(two)
+    assert one.cases == 3
+    assert one.as_dict() == {"F-RING:wrapped": 3, "BUG:RING": 1}
+    again = Coverage(one.as_dict(), one.cases)
+    assert again.rows() == one.rows()
+    assert "F-RING:wrapped" not in {row.id for row in again.unvisited(Profile())}
+
+
+def test_undeclared_features_are_refused() -> None:
+    with pytest.raises(KeyError, match="F-RING:square"):
+        Coverage().add({"F-RING:square"})
+
+
+def test_reachability_follows_the_profile() -> None:
+    def unreachable(profile: Profile) -> set[str]:
+        return {name for name, feature in FEATURES.items() if not feature.reachable(profile)}
+
+    assert unreachable(Profile()) == set()
+    assert "F-ZIGZAG:padding" in unreachable(Profile(max_cp_size=1))
+    assert "F-ZIGZAG:middle-rank" in unreachable(Profile(max_cp_size=2))
+    assert "F-CLIP:inside" in unreachable(Profile(yoco_modes=("off", "mask")))
+    assert {"BUG:DTYPE", "P-TABLE:short"} <= unreachable(Profile(invalid=0))
+    assert "CONFIG:real" in unreachable(Profile(tiers=("small",)))
+    assert "STEPS:shrink" in unreachable(Profile(multi_step=False))
