@@ -94,7 +94,6 @@ def _buffer_width(case: Case, surplus: int | None) -> int | None:
 
 def _without_refused(gather: tuple[Gather, ...], case: Case, valid: Case) -> tuple[Gather | None, ...]:
     """Inputs of F-GATHER of the steps that a break left as they were; none for a step that is refused."""
-    if case.config != valid.config:
-        return (None,) * len(gather)
-    steps = zip(gather, case.steps, valid.steps, strict=bool(gather))
-    return tuple(inputs if step is before else None for inputs, step, before in steps)
+    same_config = case.config == valid.config
+    kept = [same_config and step is before for step, before in zip(case.steps, valid.steps, strict=True)]
+    return tuple(inputs if kept[step] else None for step, inputs in enumerate(gather))

@@ -15,9 +15,6 @@ from .assembly import replaced
 from .draws import INT32_MAX, pick
 from .int32 import block_count, ca_ratios, highest_block_id, highest_state_id
 
-Steps = tuple[tuple[Sequence, ...], ...]
-
-
 Edit = Callable[[st.DrawFn, Case], Case]
 
 

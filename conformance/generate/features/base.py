@@ -12,7 +12,7 @@ FEATURES = (
     Feature("CONFIG:sparse-only", "sparse ratios, no dense one"),
     Feature("CONFIG:both-kinds", "dense and sparse ratios, none shared"),
     Feature("CONFIG:shared-ratio", "a ratio is both dense and sparse"),
-    Feature("CONFIG:ratio-twice", "a list names a ratio twice", tiers=SMALL),
+    Feature("CONFIG:ratio-twice", "a list names a ratio twice"),
     Feature("CONFIG:unsorted-ratios", "a list is not ascending"),
     Feature("CONFIG:three-ratios", "three or more different ratios"),
     Feature("CONFIG:no-ratio-1", "the smallest ratio is above 1", ("CMP", "BT")),
