@@ -167,7 +167,7 @@ def add_compact_mirror(sheet: Sheet, batch: Batch, compact: Compact) -> None:
     mirrored = mirror.mirror_selection(batch.chunks, compact.clips, Rank(config.cp_rank), config.cp_size, batch.rows)
     length = mirror.mirror_length(compact.lengths, config.cp_size)
     begins = mirror.mirror_begins(compact.lengths, config.cp_size)
-    sheet.sizes["consumer_mirror_len"] = max(1, length)
+    sheet.sizes["consumer_mirror_len"] = mirrored.total
 
     def kept_offset(query: Query) -> Token:
         return Token(query.offset - compact.clips[query.chunk.index])

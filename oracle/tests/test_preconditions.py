@@ -94,6 +94,12 @@ def test_sequence_refused(place, broken):
     assert not violations(path, look_back, [good, good])
 
 
+def test_smallest_configuration():
+    """P-RATIO: block, ratio, window and ring of one."""
+    smallest = {"block_size": 1, "dense_ratios": (1,), "sparse_ratios": (), "window_size": 1, "swa_block_size": 1}
+    assert not violations("prompt", config(**smallest), [prompt(0, 1)])
+
+
 def test_no_sequence_refused():
     """P-LEN: at least one sequence."""
     found = violations("decode", config(), [])
