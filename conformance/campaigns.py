@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rich.progress import Progress
 
+import oracle
 from conformance import exits
 from conformance.batch import complete_case
 from conformance.casefile import CaseError, save_case
@@ -20,12 +21,17 @@ from conformance.subjects import Subject
 from conformance.verdicts import Verdict
 
 
-def profile_for(subject: Subject, paths: Sequence[str] | None) -> Profile:
-    """The generator's profile: what the subject claims, cut down to ``paths``."""
+def claimed_paths(subject: Subject, paths: Sequence[str] | None) -> tuple[str, ...]:
+    """The paths that the subject claims, cut down to ``paths`` if any are given."""
+    wanted = frozenset(paths or oracle.PATHS) & subject.capabilities.paths
+    return tuple(path for path in oracle.PATHS if path in wanted)
+
+
+def profile_for(subject: Subject, paths: tuple[str, ...]) -> Profile:
+    """The generator's profile: what the subject claims, on ``paths``, at least one."""
     able = subject.capabilities
-    wanted = able.paths if not paths else able.paths & frozenset(paths)
     return Profile(
-        paths=tuple(path for path in ("prompt", "decode", "decode_zos") if path in wanted),
+        paths=paths,
         max_cp_size=min(8, able.max_cp_size),
         yoco_modes=tuple(mode for mode in ("off", "mask", "compact") if mode in able.yoco_modes),
     )
@@ -35,10 +41,11 @@ def run_fuzz(
     subject: Subject, seconds: float, seed: int, paths: Sequence[str] | None, save_dir: Path, *, full_coverage: bool
 ) -> int:
     """Fuzz one subject; prints the result and returns the exit code."""
-    profile = profile_for(subject, paths)
-    if not profile.paths:
-        say(f"nothing to fuzz: {subject.name} claims none of the paths {', '.join(paths or ())}")
+    claimed = claimed_paths(subject, paths)
+    if not claimed:
+        say(f"nothing to fuzz: {subject.name} claims none of the paths {', '.join(paths or oracle.PATHS)}")
         return exits.NOTHING_RAN
+    profile = profile_for(subject, claimed)
     say(f"fuzz {subject.name}: seed {seed}, {seconds:g} s, paths {', '.join(profile.paths)}")
     with progress(seconds) as bar:
         campaign = fuzz(subject, profile, seed_value=seed, seconds=seconds, on_case=show_on(bar))
@@ -51,12 +58,13 @@ def run_check(
     subject: Subject, corpus: Path, *, examples: int, seed: int, paths: Sequence[str] | None, save_dir: Path
 ) -> int:
     """Corpus, then generated cases; prints the result and returns the exit code."""
-    profile = profile_for(subject, paths)
-    passed, unsupported, failed = check_corpus(subject, corpus, profile.paths)
+    claimed = claimed_paths(subject, paths)
+    passed, unsupported, failed = check_corpus(subject, corpus, claimed)
     say(f"corpus {corpus.name}: {passed} passed, {failed} failed, {unsupported} unsupported")
     rounds = -(-examples // ROUND_EXAMPLES)
     code = exits.DIFFERS if failed else exits.CONFORMS
-    if rounds and profile.paths:
+    if rounds and claimed:
+        profile = profile_for(subject, claimed)
         with progress(rounds * ROUND_EXAMPLES) as bar:
             campaign = fuzz(subject, profile, seed_value=seed, rounds=rounds, on_case=show_on(bar, by_cases=True))
         say(f"generated, seed {seed}: " + summary(campaign))

@@ -73,7 +73,7 @@ def sheet_of(batch: Batch) -> Sheet:
     sizes = {
         "2": 2,
         "4": 4,
-        "total_q": batch.queries.total,
+        "total_q": max(1, batch.queries.total),
         "n_seq": len(chunks),
         "n_seq + 1": len(chunks) + 1,
         "window_size": config.window_size,

@@ -12,6 +12,7 @@ from typing import Annotated
 import msgspec
 import typer
 
+import oracle
 from conformance.campaigns import profile_for
 from conformance.console import say
 from conformance.corpus_tools import bundled_corpus, load_corpus
@@ -39,7 +40,8 @@ class Detection(msgspec.Struct):
 def detect(fault: Fault, seconds: float, seed: int, check_rounds: int = 10) -> Detection:
     """Fuzz one fault until it is found or the time is up, and run the corpus on it."""
     subject = fault_subject(fault.id)
-    campaign = fuzz(subject, profile_for(subject, None), seed_value=seed, seconds=seconds, shrink_seconds=0)
+    profile = profile_for(subject, oracle.PATHS)
+    campaign = fuzz(subject, profile, seed_value=seed, seconds=seconds, shrink_seconds=0)
     first = min(campaign.failures.values(), key=lambda failure: failure.seconds, default=None)
     shown = corpus_hits(subject)
     return Detection(
@@ -60,7 +62,8 @@ def corpus_hits(subject: OracleSubject) -> int:
 
 def caught_by_generated_cases(subject: OracleSubject, rounds: int) -> bool:
     """Whether the generated cases of ``check`` show the fault."""
-    return bool(fuzz(subject, profile_for(subject, None), seed_value=0, rounds=rounds, shrink_seconds=0).failures)
+    profile = profile_for(subject, oracle.PATHS)
+    return bool(fuzz(subject, profile, seed_value=0, rounds=rounds, shrink_seconds=0).failures)
 
 
 def main(

@@ -93,7 +93,7 @@ def test_replay_passes(saved, subject: str) -> None:
 
 
 def test_replay_describes_a_difference_in_order(saved) -> None:
-    result = run("replay", saved(), "--subject", "fault:F-POS.one-late")
+    result = run("replay", saved(), "--subject", "fault:F-IDS.chunk-start")
     assert result.exit_code == exits.DIFFERS
     lines = result.stdout.splitlines()
     assert lines[0] == "MISMATCH: wrong value"
@@ -101,8 +101,8 @@ def test_replay_describes_a_difference_in_order(saved) -> None:
     first = starts[: starts.index("replay") + 1]
     assert first == ["field", "formula", "batch", "cell", "got", "want", "differ", "replay"]
     assert "  cell     [0]: sequence 0, row 0, position 1" in lines
-    assert lines[lines.index("  got      2") + 1] == "  want     1"
-    assert "--subject fault:F-POS.one-late" in result.stdout
+    assert lines[lines.index("  got      10") + 1] == "  want     11"
+    assert "--subject fault:F-IDS.chunk-start" in result.stdout
 
 
 def test_replay_says_what_is_not_claimed(saved) -> None:
