@@ -1,0 +1,37 @@
+// The Python module engine._core.
+#include <pybind11/pybind11.h>
+
+#include "core/error.h"
+#include "bindings/expansions.h"
+#include "bindings/metadata.h"
+#include "bindings/step.h"
+
+namespace py = pybind11;
+using namespace pybind11::literals;
+
+namespace {
+
+/// Raises the class of engine.errors that belongs to the condition.
+void translate(std::exception_ptr pending) {
+  try {
+    if (pending) std::rethrow_exception(pending);
+  } catch (const inputmeta::PreconditionError& error) {
+    const py::object make = py::module_::import("engine.errors").attr("precondition_error");
+    const py::object sequence = error.sequence ? py::object(py::int_(*error.sequence)) : py::object(py::none());
+    const auto value = py::reinterpret_steal<py::object>(PyLong_FromString(error.value.c_str(), nullptr, 10));
+    const py::object exception =
+        make("condition"_a = inputmeta::name_of(error.condition), "sequence"_a = sequence, "field"_a = error.field,
+             "value"_a = value, "rule"_a = error.rule, "unit"_a = error.unit);
+    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.ptr())), exception.ptr());
+  }
+}
+
+}  // namespace
+
+PYBIND11_MODULE(_core, module) {
+  module.doc() = "The core of the engine: plans and fills input metadata. Tensors cross as (address, shape, dtype).";
+  py::register_local_exception_translator(&translate);
+  inputmeta::bindings::bind_metadata(module);
+  inputmeta::bindings::bind_step(module);
+  inputmeta::bindings::bind_expansions(module);
+}

@@ -1,0 +1,133 @@
+"""The C++ core: what it takes is checked there, what it raises is in `engine.errors`."""
+
+from collections.abc import Sequence
+from typing import Any
+
+_TensorView = tuple[int, tuple[int, ...], str]
+_Integers = Sequence[int] | Any
+"""A list, tuple, array.array or numpy array of integers; copied."""
+
+class MetadataConfig:
+    """What is fixed for an engine (specification, section 1). Immutable. Integers up to 2**62 in size."""
+
+    def __init__(
+        self,
+        *,
+        block_size: int,
+        dense_ratios: Sequence[int] = ...,
+        sparse_ratios: Sequence[int] = ...,
+        window_size: int,
+        swa_block_size: int,
+        max_model_len: int,
+        max_ngram_size: int = 0,
+        pad_token: int = 0,
+        image_sentinel: int | None = None,
+        lookup_table: _Integers = ...,
+        cp_size: int = 1,
+        cp_rank: int = 0,
+        yoco_prefill_keep_tokens: int = 0,
+        yoco_mode: str = "off",
+        force_load_balance: bool = False,
+    ) -> None: ...
+    @property
+    def block_size(self) -> int: ...
+    @property
+    def dense_ratios(self) -> list[int]: ...
+    @property
+    def sparse_ratios(self) -> list[int]: ...
+    @property
+    def ca_ratios(self) -> list[int]: ...
+    @property
+    def window_size(self) -> int: ...
+    @property
+    def swa_block_size(self) -> int: ...
+    @property
+    def max_model_len(self) -> int: ...
+    @property
+    def max_ngram_size(self) -> int: ...
+    @property
+    def pad_token(self) -> int: ...
+    @property
+    def image_sentinel(self) -> int | None: ...
+    @property
+    def lookup_table(self) -> list[int]: ...
+    @property
+    def cp_size(self) -> int: ...
+    @property
+    def cp_rank(self) -> int: ...
+    @property
+    def yoco_prefill_keep_tokens(self) -> int: ...
+    @property
+    def yoco_mode(self) -> str: ...
+    @property
+    def force_load_balance(self) -> bool: ...
+
+class SequenceMetadata:
+    """One sequence of a step (specification, section 1); kept by a scheduler and updated between steps.
+
+    Arrays are copied in and given back as new lists; scalars are any integer up to 2**62 in size (else OverflowError).
+    Changing a sequence while a prepare call reads it is a RuntimeError.
+    """
+
+    seqlen_q: int
+    seqlen_k: int
+    state_id: int
+    is_placeholder: bool
+    swa_valid_start: int
+    data_len: int
+    block_table: _Integers
+    token_ids: _Integers
+    draft_tokens: _Integers
+    compressed_tokens: _Integers
+    recent_tokens: _Integers
+
+    def __init__(
+        self,
+        *,
+        seqlen_q: int,
+        seqlen_k: int,
+        block_table: _Integers = ...,
+        state_id: int = 0,
+        is_placeholder: bool = False,
+        swa_valid_start: int = 0,
+        token_ids: _Integers = ...,
+        draft_tokens: _Integers = ...,
+        compressed_tokens: _Integers = ...,
+        recent_tokens: _Integers = ...,
+        data_len: int = 0,
+    ) -> None: ...
+    def append_tokens(self, values: _Integers) -> None:
+        """Appends to `token_ids`; cost O(added)."""
+    def append_blocks(self, values: _Integers) -> None:
+        """Appends to `block_table`; cost O(added)."""
+
+class Step:
+    """A planned step: every precondition but P-OUT holds, and the sizes are known. Borrows its sequences."""
+
+    def fields(self) -> list[tuple[str, str, tuple[int, ...]]]:
+        """(flat key, dtype, shape) of every tensor that `fill` writes."""
+    def empty_buckets(self) -> list[str]:
+        """Names of the path's bucketed fields that have no ratio."""
+    def scalars(self) -> dict[str, Any]:
+        """The plain scalars of the path, by field name."""
+    def fill(self, tensors: list[_TensorView]) -> None:
+        """Writes all fields; tensors in the order of `fields()`. Without the GIL."""
+
+def plan_prompt(sequences: Sequence[SequenceMetadata], config: MetadataConfig) -> Step: ...
+def plan_decode(
+    sequences: Sequence[SequenceMetadata], config: MetadataConfig, table_columns: int | None = None
+) -> Step: ...
+def dense_index_width(max_model_len: int, ratio: int) -> int:
+    """Columns of kv_ca_index (F-CAOFF)."""
+
+def expand_pivots(pivots: _TensorView, out: _TensorView) -> None:
+    """kv_swa_full_index from its pivots (F-PIVOT). ValueError when a row points outside its width."""
+
+def expand_ring(offset_len: _TensorView, ring: int, out: _TensorView) -> None:
+    """kv_swa_index from kv_swa_index_offset_len (F-SWADEC)."""
+
+def expand_offsets(offset_len: _TensorView, out: _TensorView) -> None:
+    """A prompt's kv_ca_index from kv_ca_index_offset_len (F-CAOFF)."""
+
+def expand_blocks(offset_len: _TensorView, block_tables: _TensorView, tokens_per_block: int, out: _TensorView) -> None:
+    """A decode step's kv_ca_index, through the flattened block tables (F-CAOFF)."""

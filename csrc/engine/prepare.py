@@ -1,0 +1,59 @@
+"""The two ways to build a step on the host: a prompt step and an eager decode step."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from engine import _core
+from engine.container import InputMetadataV4
+from engine.tensors import tensor_for
+
+
+def prepare_prompt_v4(
+    sequences: Sequence[_core.SequenceMetadata],
+    config: _core.MetadataConfig,
+    out: Mapping[str, Any] | None = None,
+) -> InputMetadataV4:
+    """Every field of a prompt step; expansions are left to `InputMetadataV4.compute_attn_info`.
+
+    `out` maps flat keys ("klen.4") to int32 or bool host tensors: with it nothing is allocated, these tensors are
+    filled in place and are the result's. All that the path writes must be there, other keys are ignored; scalars are
+    not in it.
+
+    Raises a subclass of PreconditionError, before anything is written, when the batch breaks a precondition (P-RATIO,
+    P-LEN, P-TABLE, P-STATE, P-NGRAM, P-INT32) or `out` is not what the batch needs (P-OUT).
+    """
+    step = _core.plan_prompt(sequences, config)
+    if config.cp_size > 1 or config.yoco_mode != "off":
+        raise NotImplementedError("prompt steps with cp_size > 1 or a yoco_mode")
+    return _fill(step, out)
+
+
+def prepare_decode_v4(
+    sequences: Sequence[_core.SequenceMetadata],
+    config: _core.MetadataConfig,
+    out: Mapping[str, Any] | None = None,
+) -> InputMetadataV4:
+    """Every field of an eager decode step; `out` and errors as in `prepare_prompt_v4`.
+
+    `block_tables` of `out` may have more columns than the batch needs (I-4); the offsets then count with these columns.
+    """
+    return _fill(_core.plan_decode(sequences, config, _table_columns(out)), out)
+
+
+def _table_columns(out: Mapping[str, Any] | None) -> int | None:
+    """Columns of the caller's block tables; None when there are none to speak of, which P-OUT then reports."""
+    tables = None if out is None else out.get("block_tables")
+    return tables.shape[1] if isinstance(tables, torch.Tensor) and tables.ndim == 2 else None
+
+
+def _fill(step: _core.Step, out: Mapping[str, Any] | None) -> InputMetadataV4:
+    fields = step.fields()
+    tensors = [tensor_for(field, out) for field in fields]
+    # Dtype and shape of these tensors are the planned ones: made so, or checked.
+    step.fill([(tensor.data_ptr(), shape, dtype) for tensor, (_, dtype, shape) in zip(tensors, fields, strict=True)])
+    flat: dict[str, Any] = step.scalars()
+    flat.update((name, {}) for name in step.empty_buckets())
+    flat.update((key, tensor) for (key, _, _), tensor in zip(fields, tensors, strict=True))
+    return InputMetadataV4.from_flatten_dict(flat)

@@ -1,0 +1,202 @@
+"""`SequenceMetadata` and `MetadataConfig`: what they take, that they copy, and that a scheduler can keep them."""
+
+import threading
+from array import array
+
+import engine
+import engine_cases as cases
+import numpy as np
+import pytest
+import torch
+from engine import _core
+
+VALUES = list(range(100, 108))
+ARRAYS = ["block_table", "token_ids", "draft_tokens", "compressed_tokens", "recent_tokens"]
+SCALARS = ["seqlen_q", "seqlen_k", "state_id", "swa_valid_start", "data_len"]
+
+
+@pytest.mark.parametrize(
+    "convert",
+    [
+        list,
+        tuple,
+        lambda values: array("i", values),
+        lambda values: array("q", values),
+        lambda values: array("B", values),
+        lambda values: np.array(values, dtype=np.int32),
+        lambda values: np.array(values, dtype=np.int64),
+        lambda values: np.array(values, dtype=np.uint16),
+        lambda values: np.array(values, dtype=">i4"),
+        lambda values: np.repeat(np.array(values, dtype=np.int32), 2)[::2],
+        lambda values: np.array(values[::-1], dtype=np.int64)[::-1],
+        lambda values: np.array(values, dtype=np.int32).reshape(-1, 1)[:, 0],
+        torch.tensor,
+        lambda values: [np.int64(value) for value in values],
+        memoryview,
+    ],
+)
+def test_integers_from_anything(convert):
+    source = bytes(VALUES) if convert is memoryview else VALUES
+    sequence = cases.prompt_sequence(token_ids=convert(source))
+    assert sequence.token_ids == VALUES
+    assert engine.prepare_prompt_v4([sequence], cases.config()).input_ids.tolist() == [105, 106, 107]
+
+
+@pytest.mark.parametrize(
+    "bad", [[1.0], "12", np.array([1.5]), np.ones((2, 2), dtype=np.int32), np.int32(3), 5, [None], None]
+)
+def test_what_is_no_sequence_of_integers_is_a_type_error(bad):
+    with pytest.raises(TypeError):
+        cases.prompt_sequence(token_ids=bad)
+    sequence = cases.prompt_sequence()
+    with pytest.raises(TypeError):
+        sequence.append_tokens(bad)
+    assert sequence.token_ids == VALUES
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+@pytest.mark.parametrize("value", [2**31, -(2**31) - 1, 2**63, 2**70, -(2**200)])
+def test_a_value_outside_int32_is_refused_by_name(name, value):
+    sequence = cases.decode_sequence()
+    setattr(sequence, name, [*getattr(sequence, name), value])
+    if name == "token_ids":
+        sequence.seqlen_k += 1
+    if name == "draft_tokens":
+        sequence.seqlen_q += 1
+        sequence.seqlen_k += 1
+    assert getattr(sequence, name)[-1] == value
+    with pytest.raises(engine.Int32Error) as refusal:
+        engine.prepare_decode_v4([cases.decode_sequence(), sequence], cases.config())
+    assert (refusal.value.sequence, refusal.value.field, refusal.value.value) == (1, name, value)
+
+
+def test_a_value_outside_int32_in_an_array_of_64_bits():
+    sequence = cases.prompt_sequence(token_ids=np.array([*VALUES, 2**40], dtype=np.int64))
+    with pytest.raises(engine.Int32Error, match="token_ids is 1099511627776"):
+        engine.prepare_prompt_v4([sequence], cases.config())
+
+
+@pytest.mark.parametrize("value", [2**31, -(2**70)])
+def test_a_configured_value_outside_int32(value):
+    with pytest.raises(engine.Int32Error, match="lookup_table"):
+        engine.prepare_prompt_v4([cases.prompt_sequence()], cases.config(lookup_table=[value]))
+
+
+def test_pad_token_and_sentinel_hold_int32():
+    for name in ("pad_token", "image_sentinel"):
+        with pytest.raises(engine.Int32Error, match=name):
+            engine.prepare_prompt_v4([cases.prompt_sequence()], cases.config(**{name: 2**31}))
+
+
+@pytest.mark.parametrize("name", SCALARS)
+def test_scalars(name):
+    sequence = cases.prompt_sequence()
+    for value in (0, 2**62, -(2**62), np.int32(5)):
+        setattr(sequence, name, value)
+        assert getattr(sequence, name) == value
+    for value in (2**62 + 1, -(2**62) - 1, 2**100):
+        with pytest.raises(OverflowError):
+            setattr(sequence, name, value)
+    for value in (1.0, "1", None):
+        with pytest.raises(TypeError):
+            setattr(sequence, name, value)
+
+
+def test_an_array_is_copied():
+    source = np.arange(100, 108, dtype=np.int32)
+    sequence = cases.prompt_sequence(token_ids=source)
+    expected = engine.prepare_prompt_v4([sequence], cases.config())
+    source[:] = 0
+    sequence.token_ids.clear()
+    assert cases.same(engine.prepare_prompt_v4([sequence], cases.config()), expected)
+
+
+def test_a_step_does_not_follow_its_sequences():
+    sequence = cases.decode_sequence()
+    metadata = engine.prepare_decode_v4([sequence], cases.config())
+    before = {key: value.clone() for key, value in cases.tensors(metadata).items()}
+    sequence.token_ids, sequence.block_table, sequence.draft_tokens = [0] * 8, [0, 0], [0, 0]
+    sequence.append_tokens([1])
+    assert all(torch.equal(value, before[key]) for key, value in cases.tensors(metadata).items())
+
+
+def test_a_scheduler_updates_its_sequences():
+    sequence = cases.decode_sequence()
+    sequence.append_tokens([108, 109])
+    sequence.append_tokens(array("i", [110]))
+    sequence.append_blocks(np.array([7]))
+    sequence.draft_tokens = []
+    sequence.seqlen_q = 1
+    sequence.seqlen_k += 1
+    sequence.is_placeholder = True
+    fresh = cases.decode_sequence(
+        seqlen_q=1,
+        seqlen_k=11,
+        token_ids=[*VALUES, 108, 109, 110],
+        draft_tokens=[],
+        block_table=[5, 6, 7],
+        is_placeholder=True,
+    )
+    prepared = [engine.prepare_decode_v4([each], cases.config()) for each in (sequence, fresh)]
+    assert cases.same(*prepared)
+    assert prepared[0].input_ids.tolist() == [110]
+
+
+def test_appending_to_itself():
+    sequence = cases.prompt_sequence()
+    sequence.append_tokens(sequence.token_ids)
+    assert sequence.token_ids == VALUES * 2
+
+
+def test_a_sequence_cannot_change_between_plan_and_fill():
+    sequence = cases.prompt_sequence()
+    step = _core.plan_prompt([sequence, sequence], cases.config())
+    for change in (
+        lambda: setattr(sequence, "seqlen_q", 1),
+        lambda: setattr(sequence, "token_ids", []),
+        lambda: setattr(sequence, "is_placeholder", True),
+        lambda: sequence.append_blocks([1]),
+    ):
+        with pytest.raises(RuntimeError, match="being read"):
+            change()
+    del step
+    sequence.append_blocks([1])
+    assert sequence.block_table == [5, 1]
+
+
+def test_a_refused_plan_gives_its_sequences_back():
+    sequence = cases.prompt_sequence(state_id=-1)
+    with pytest.raises(engine.StateError):
+        engine.prepare_prompt_v4([sequence], cases.config())
+    sequence.state_id = 1
+    assert engine.prepare_prompt_v4([sequence], cases.config()).state_block_idx.tolist() == [1]
+
+
+def test_steps_are_filled_side_by_side():
+    sequences = [cases.prompt_sequence(seqlen_q=8, state_id=k) for k in range(200)]
+    expected = engine.prepare_prompt_v4(sequences, cases.config())
+    results: list[engine.InputMetadataV4] = []
+    threads = [
+        threading.Thread(target=lambda: results.append(engine.prepare_prompt_v4(sequences, cases.config())))
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 4
+    assert all(cases.same(result, expected) for result in results)
+
+
+def test_the_configuration_is_immutable_and_shows_what_it_was_given():
+    config = cases.config(dense_ratios=(8, 4), image_sentinel=7, lookup_table=array("i", [3, 1]))
+    assert (config.dense_ratios, config.sparse_ratios, config.ca_ratios) == ([8, 4], [4], [4, 8])
+    assert (config.block_size, config.window_size, config.swa_block_size, config.max_model_len) == (8, 4, 6, 64)
+    assert (config.image_sentinel, config.lookup_table, config.pad_token) == (7, [3, 1], 0)
+    assert (config.cp_size, config.cp_rank, config.yoco_mode) == (1, 0, "off")
+    with pytest.raises(AttributeError):
+        config.block_size = 16
+    with pytest.raises(ValueError, match="yoco_mode"):
+        cases.config(yoco_mode="on")
+    with pytest.raises(TypeError):
+        cases.config(blocksize=8)
