@@ -121,5 +121,5 @@ def finding(
     verdict: Verdict, step: int, key: str, want: Wanted, *, detail: str, cell: Cell | None = None, differing: int = 0
 ) -> Finding:
     """A finding on a field, with the formula of its declaration."""
-    formula = want.field.field.formula
+    formula = want.field.formula
     return Finding(verdict, step, key, formula, detail, cell, differing, want.compared())

@@ -35,7 +35,7 @@ def describe(finding: Finding, case: Case, command: str) -> str:
 
 def _lines(finding: Finding, case: Case, command: str) -> Iterator[str]:
     yield f"{finding.verdict}: {finding.detail}"
-    yield from formula_lines(finding)
+    yield from formula_lines(finding, case)
     yield from batch_lines(case, finding.step)
     if finding.cell is not None and finding.key is not None:
         yield f"  cell     {locate(case, finding.step, finding.key, finding.cell)}"
@@ -45,11 +45,12 @@ def _lines(finding: Finding, case: Case, command: str) -> Iterator[str]:
     yield f"  replay   {command}"
 
 
-def formula_lines(finding: Finding) -> Iterator[str]:
+def formula_lines(finding: Finding, case: Case) -> Iterator[str]:
     """The field, its shape, and the text of the formula or precondition behind it."""
     if finding.key is not None:
         field = declared(finding.key)
-        yield f"  field    {finding.key}  {field.dtype}[{', '.join(field.shape)}]"
+        shape = field.layout(case.path, oracle_config(case.config)).shape
+        yield f"  field    {finding.key}  {field.dtype}[{', '.join(shape)}]"
     text = oracle.FORMULAS.get(finding.formula) or oracle.PRECONDITIONS.get(finding.formula)
     if text:
         first, *rest = text.splitlines()

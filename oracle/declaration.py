@@ -43,8 +43,9 @@ class Field:
 
     ``shape``: symbolic dimensions; a number stands for itself, the first one counts the rows. ``bucket``: None, or the
     ratios that the field has an entry for each (flat key ``name.ratio``). ``defined``: "every cell", or the rule.
-    ``other_layouts``: paths where rows or shape differ. ``mirrored``: with cp_size > 1 a prompt's rows are the mirrored
-    ones (I-15). ``expansion``: the entry of EXPANSIONS that computes it, None if prepare_* writes it.
+    ``other_layouts``, ``other_formulas``: paths where rows or shape, or the primary formula, differ. ``mirrored``: with
+    cp_size > 1 a prompt's rows are the mirrored ones (I-15). ``expansion``: the entry of EXPANSIONS that computes it,
+    None if prepare_* writes it.
     """
 
     name: str
@@ -64,6 +65,14 @@ class Field:
     mirrored: bool = False
     expansion: str | None = None
     other_layouts: tuple[tuple[Path, Layout], ...] = ()
+    other_formulas: tuple[tuple[Path | Literal["mirror"], str], ...] = ()
+
+    def formula_on(self, path: Path, config: MetadataConfig) -> str:
+        """The formula that says what the cells hold on a path; "mirror" is a prompt with cp_size > 1."""
+        others = dict(self.other_formulas)
+        if path == "prompt" and config.cp_size > 1 and "mirror" in others:
+            return others["mirror"]
+        return others.get(path, self.formula)
 
     def layout(self, path: Path, config: MetadataConfig) -> Layout:
         """Row kind and symbolic shape on a path: mirrored rows replace query rows under CP."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Literal
 
 from .declaration import EXPANSIONS, Field, Layout
 from .fields_mirror import MIRROR_FIELDS
@@ -11,6 +12,8 @@ from .inputs import PATHS, MetadataConfig, Path
 
 PROMPT: tuple[Path, ...] = ("prompt",)
 DECODES: tuple[Path, ...] = ("decode", "decode_zos")
+DECODED: tuple[tuple[Path, str], ...] = (("decode", "F-CDEC"), ("decode_zos", "F-CDEC"))
+MIRRORED: tuple[tuple[Literal["mirror"], str], ...] = (("mirror", "F-MIRRORKS"),)
 PER_QUERY_ROW = Layout("query", ("total_q",))
 
 SCALARS = (
@@ -88,13 +91,15 @@ COMPRESSED = (
         meaning="where each sequence's new compressed tokens begin", consumer="compressor",
     ),
     Field(
-        name="positions_c", formula="F-CPOS", formulas=("F-CPOS", "F-CDEC", "F-NCQ"), paths=PATHS, dtype="int32",
+        name="positions_c", formula="F-CPOS", other_formulas=DECODED, formulas=("F-CPOS", "F-CDEC", "F-NCQ"),
+        paths=PATHS, dtype="int32",
         rows="compressed", shape=("compressed_rows",), bucket="ca", unit="tokens",
         meaning="first original position of the compressed token stored", consumer="compressor",
         other_layouts=tuple((path, PER_QUERY_ROW) for path in DECODES),
     ),
     Field(
-        name="slot_mapping_store_ca", formula="F-CSLOT", formulas=("F-CSLOT", "F-CPOS", "F-CDEC", "F-NCQ"),
+        name="slot_mapping_store_ca", formula="F-CSLOT", other_formulas=DECODED,
+        formulas=("F-CSLOT", "F-CPOS", "F-CDEC", "F-NCQ"),
         paths=PATHS, dtype="int32", rows="compressed", shape=("compressed_rows",), bucket="ca", unit="pool cell",
         meaning="where the compressed token is stored, -1 nowhere", consumer="compressor",
         other_layouts=tuple((path, PER_QUERY_ROW) for path in DECODES),
@@ -111,12 +116,14 @@ COMPRESSED = (
         meaning="copies of compressed keys from blocks into the buffer; block -1 fills zeros", consumer="loader",
     ),
     Field(
-        name="ks", formula="F-KS", formulas=("F-KS", "F-KSTEP", "F-MIRRORKS"), paths=PROMPT, dtype="int32",
+        name="ks", formula="F-KS", other_formulas=MIRRORED, formulas=("F-KS", "F-KSTEP", "F-MIRRORKS"),
+        paths=PROMPT, dtype="int32",
         rows="query", shape=("total_q",), bucket="sparse", unit="key row", meaning="first compressed key of the row",
         mirrored=True, consumer="index attention",
     ),
     Field(
-        name="ke", formula="F-KS", formulas=("F-KS", "F-KSTEP", "F-MIRRORKS"), paths=PROMPT, dtype="int32",
+        name="ke", formula="F-KS", other_formulas=MIRRORED, formulas=("F-KS", "F-KSTEP", "F-MIRRORKS"),
+        paths=PROMPT, dtype="int32",
         rows="query", shape=("total_q",), bucket="sparse", unit="key row", meaning="one past the row's last key",
         mirrored=True, consumer="index attention",
     ),

@@ -19,13 +19,14 @@ Cell = int | bool | None
 class ExpectedField:
     """What one field of a batch should hold.
 
-    ``name`` is the flat key, ``shape`` the full shape, ``cells`` the row-major cells of the rows in ``rows`` (None =
-    all rows); a cell that is None is not defined. A scalar has shape () and one cell.
+    ``name`` is the flat key, ``formula`` the one of its path, ``shape`` the full shape, ``cells`` the row-major cells of
+    the rows in ``rows`` (None = all rows); a cell that is None is not defined. A scalar has shape () and one cell.
     """
 
     name: str
     field: Field
     bucket: int | None
+    formula: str
     dtype: Dtype
     shape: tuple[int, ...]
     cells: list[Cell]
@@ -57,7 +58,8 @@ class Sheet:
         row_count = shape[0] if rows is None and shape else 1 if rows is None else len(rows)
         if len(cells) != row_count * prod(shape[1:]):
             raise AssertionError(f"{key}: {len(cells)} cells for {row_count} rows of shape {shape}")
-        self.fields[key] = ExpectedField(key, field, bucket, field.dtype, shape, list(cells), rows)
+        formula = field.formula_on(self.path, self.config)
+        self.fields[key] = ExpectedField(key, field, bucket, formula, field.dtype, shape, list(cells), rows)
 
     def column(
         self,
