@@ -19,8 +19,8 @@ Cell = int | bool | None
 class ExpectedField:
     """What one field of a batch should hold.
 
-    ``name`` is the flat key, ``formula`` the one of its path, ``shape`` the full shape, ``cells`` the row-major cells of
-    the rows in ``rows`` (None = all rows); a cell that is None is not defined. A scalar has shape () and one cell.
+    ``name`` is the flat key, ``formula`` the one of its path, ``shape`` the full shape, ``cells`` the row-major cells
+    of the rows in ``rows`` (None = all rows); a cell that is None is not defined. A scalar has shape () and one cell.
     """
 
     name: str
