@@ -1,20 +1,22 @@
 """Poisoned and fenced output buffers.
 
-Each field gets one allocation: guard, view, guard. The view is filled with a pattern before the subject runs; two runs
-with different patterns tell a cell that was not written from one that is wrong, and a changed guard cell is a write
-outside. Over the steps of a case the allocation stays and the view is a prefix of it, so that what a step leaves behind
-is there for the next, and every cell past the view counts as guard.
+Each field gets one allocation: a guard, then for each of its ratios a row and a guard. A row is filled with a pattern
+before the subject runs; two runs with different patterns tell a cell that was not written from one that is wrong, and a
+changed guard cell is a write outside. Over the steps of a case the allocation stays and a view is a prefix of its row,
+so that what a step leaves behind is there for the next, and every cell past the view counts as guard. The rows of one
+field lie in one storage at even distances, as F-STACK wants the buckets of a captured buffer.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 GUARD_CELLS = 256
-"""Cells before and after a buffer; 1 KiB of int32 each."""
+"""Cells before and after a row; 1 KiB of int32 each."""
 
 PATTERNS: tuple[dict[str, int], ...] = (
     {"int32": 0x5A5A5A5A, "bool": 1},
@@ -23,26 +25,26 @@ PATTERNS: tuple[dict[str, int], ...] = (
 """Poison by dtype, one dict a run. No field of a small case holds the int32 values; a bool has only two, so the
 second run shows what the first may hide."""
 
+Shapes = Mapping[str, tuple[str, tuple[int, ...]]]
+"""Dtype and shape by flat key."""
+
 
 @dataclass
-class FencedBuffer:
-    """One field's allocation, ``capacity`` cells between two guards."""
+class FencedRow:
+    """The cells of one flat key: ``capacity`` of them from ``start`` on, in its field's memory."""
 
     memory: np.ndarray
+    start: int
     capacity: int
 
-    @classmethod
-    def allocate(cls, dtype: str, capacity: int, pattern: int) -> FencedBuffer:
-        """A buffer of ``capacity`` cells, poison everywhere, guards included."""
-        return cls(np.full(capacity + 2 * GUARD_CELLS, pattern, dtype=np.dtype(dtype)), capacity)
-
     def view(self, shape: tuple[int, ...]) -> np.ndarray:
-        """Contiguous prefix of the buffer with ``shape``; shares its memory."""
-        return self.memory[GUARD_CELLS : GUARD_CELLS + math.prod(shape)].reshape(shape)
+        """Contiguous prefix of the row with ``shape``; shares its memory."""
+        return self.memory[self.start : self.start + math.prod(shape)].reshape(shape)
 
     def outside(self, shape: tuple[int, ...]) -> np.ndarray:
-        """Copy of all cells that do not belong to ``view(shape)``."""
-        return np.concatenate([self.memory[:GUARD_CELLS], self.memory[GUARD_CELLS + math.prod(shape) :]])
+        """Copy of the cells around ``view(shape)``: the guard before, the rest of the row and the guard behind."""
+        before = self.memory[self.start - GUARD_CELLS : self.start]
+        return np.concatenate([before, self.memory[self.start + math.prod(shape) : self._end]])
 
     def written_outside(self, before: np.ndarray, shape: tuple[int, ...]) -> list[int]:
         """Cells outside ``view(shape)`` that changed since ``before``, as offsets in cells from the view's start."""
@@ -50,24 +52,37 @@ class FencedBuffer:
         size = math.prod(shape)
         return [int(i) - GUARD_CELLS if i < GUARD_CELLS else int(i) - GUARD_CELLS + size for i in changed]
 
+    @property
+    def _end(self) -> int:
+        return self.start + self.capacity + GUARD_CELLS
+
 
 class Arena:
-    """The fenced buffers of one run over the steps of a case, one a flat key."""
+    """The fenced buffers of one run over the steps of a case. ``steps``: what each step will ask for."""
 
-    def __init__(self, pattern: dict[str, int]) -> None:
-        self.pattern = pattern
-        self.buffers: dict[str, FencedBuffer] = {}
+    def __init__(self, steps: list[Shapes], pattern: dict[str, int]) -> None:
+        capacities: dict[str, int] = {}
+        dtypes: dict[str, str] = {}
+        for shapes in steps:
+            for key, (dtype, shape) in shapes.items():
+                capacities[key] = max(capacities.get(key, 0), math.prod(shape))
+                dtypes[key] = dtype
+        fields: dict[str, list[str]] = {}
+        for key in capacities:
+            fields.setdefault(key.partition(".")[0], []).append(key)
+        self.rows: dict[str, FencedRow] = {}
+        for keys in fields.values():
+            dtype = dtypes[keys[0]]
+            capacity = max(capacities[key] for key in keys)
+            distance = capacity + GUARD_CELLS
+            memory = np.full(GUARD_CELLS + len(keys) * distance, pattern[dtype], dtype=np.dtype(dtype))
+            for index, key in enumerate(keys):
+                self.rows[key] = FencedRow(memory, GUARD_CELLS + index * distance, capacity)
 
-    def reserve(self, key: str, dtype: str, capacity: int) -> None:
-        """Make sure that ``key`` has a buffer of at least ``capacity`` cells; called before the first step runs."""
-        held = self.buffers.get(key)
-        if held is None or held.capacity < capacity:
-            self.buffers[key] = FencedBuffer.allocate(dtype, capacity, self.pattern[dtype])
-
-    def views(self, shapes: dict[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
+    def views(self, shapes: Shapes) -> dict[str, np.ndarray]:
         """The views of one step."""
-        return {key: self.buffers[key].view(shape) for key, shape in shapes.items()}
+        return {key: self.rows[key].view(shape) for key, (_, shape) in shapes.items()}
 
-    def outside(self, shapes: dict[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
+    def outside(self, shapes: Shapes) -> dict[str, np.ndarray]:
         """Copies of what lies outside the views of one step."""
-        return {key: self.buffers[key].outside(shape) for key, shape in shapes.items()}
+        return {key: self.rows[key].outside(shape) for key, (_, shape) in shapes.items()}

@@ -29,13 +29,11 @@ def check_refusal(subject: Subject, request: Request, step: int, broken: set[str
     if problem is not None or not subject.capabilities.in_place:
         return [] if problem is None else [problem]
     shapes = offered_shapes(subject, request)
-    arena = Arena(PATTERNS[0])
-    for key, (dtype, shape) in shapes.items():
-        arena.reserve(key, dtype, math.prod(shape))
-    fences = {key: buffer.memory.copy() for key, buffer in arena.buffers.items()}
-    offered = dataclasses.replace(request, out=arena.views({key: shape for key, (_, shape) in shapes.items()}))
+    arena = Arena([shapes], PATTERNS[0])
+    before = {key: row.memory.copy() for key, row in arena.rows.items()}
+    offered = dataclasses.replace(request, out=arena.views(shapes))
     problem = refusal_problem(subject, offered, step, broken | {"P-OUT"})
-    written = [key for key, buffer in arena.buffers.items() if not np.array_equal(buffer.memory, fences[key])]
+    written = [key for key, row in arena.rows.items() if not np.array_equal(row.memory, before[key])]
     if written:
         condition = min(broken)
         detail = f"breaks {condition}, but {', '.join(sorted(written))} had been written before it was refused"

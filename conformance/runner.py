@@ -8,14 +8,13 @@ write. The subject's result is never trusted: :mod:`conformance.compare` checks 
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from conformance.batch import step_request
-from conformance.buffers import PATTERNS, Arena
+from conformance.buffers import PATTERNS, Arena, Shapes
 from conformance.cases import Case
 from conformance.compare import Wanted, compare_field, compare_fields, finding
 from conformance.refusal import check_refusal, one_line
@@ -60,14 +59,9 @@ class ValidStep:
     wanted: dict[str, Wanted]
 
     @property
-    def tensors(self) -> dict[str, Wanted]:
-        """The wanted fields that are tensors."""
-        return {key: want for key, want in self.wanted.items() if want.tensor}
-
-    @property
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shapes of the tensors by flat key."""
-        return {key: want.field.shape for key, want in self.tensors.items()}
+    def shapes(self) -> Shapes:
+        """Dtype and shape of the tensors by flat key."""
+        return {key: (want.field.dtype, want.field.shape) for key, want in self.wanted.items() if want.tensor}
 
 
 def run_case(case: Case, subject: Subject) -> Outcome:
@@ -123,11 +117,7 @@ def run_pass(subject: Subject, steps: list[ValidStep], pattern: dict[str, int] |
 
     Ends at the first step with findings: later steps would only repeat them.
     """
-    arena = None if pattern is None else Arena(pattern)
-    if arena is not None:
-        for step in steps:
-            for key, want in step.tensors.items():
-                arena.reserve(key, want.field.dtype, math.prod(want.field.shape))
+    arena = None if pattern is None else Arena([step.shapes for step in steps], pattern)
     for step in steps:
         findings = run_step(subject, step) if arena is None else run_in_place(subject, step, arena)
         if findings:
@@ -153,7 +143,7 @@ def run_in_place(subject: Subject, step: ValidStep, arena: Arena) -> list[Findin
         return [result]
     findings = []
     for key, want in step.wanted.items():
-        outside = arena.buffers[key].written_outside(fences[key], want.field.shape) if want.tensor else []
+        outside = arena.rows[key].written_outside(fences[key], want.field.shape) if want.tensor else []
         if outside:
             where = f"wrote {len(outside)} cells outside the buffer, first at offset {outside[0]} of its start"
             findings.append(finding(Verdict.OUT_OF_BOUNDS, step.index, key, want, detail=where))
