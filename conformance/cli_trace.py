@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -29,6 +30,14 @@ from conformance.trace import (
 DEFAULTS = TraceOptions()
 
 
+class YocoMode(StrEnum):
+    """The modes of prefill truncation, as choices of the command line."""
+
+    OFF = "off"
+    MASK = "mask"
+    COMPACT = "compact"
+
+
 def trace(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="request trace, one JSON object a line (Mooncake)")],
     subject: Annotated[str, typer.Option("--subject", "-s", help="what is tested")] = "engine",
@@ -40,6 +49,10 @@ def trace(
     chunk: Annotated[int, typer.Option(min=1, help="prompt tokens of a step")] = DEFAULTS.chunk_tokens,
     running: Annotated[int, typer.Option(min=1, help="sequences at once")] = DEFAULTS.max_running,
     blocks: Annotated[int, typer.Option(min=1, help="physical KV blocks")] = DEFAULTS.total_blocks,
+    zos: Annotated[bool, typer.Option("--zos", help="decode by the ZOS path instead of the eager one")] = False,
+    cp: Annotated[int, typer.Option(min=1, help="context parallel ranks, checked in turn")] = DEFAULTS.cp_size,
+    yoco: Annotated[YocoMode, typer.Option(help="prefill truncation")] = YocoMode.OFF,
+    keep: Annotated[int, typer.Option(min=0, help="tokens truncation keeps")] = DEFAULTS.yoco_prefill_keep_tokens,
     save_case: Annotated[int | None, typer.Option(min=0, metavar="STEP", help="save this step as a case file")] = None,
     save_dir: Annotated[Path, typer.Option(help="where cases are saved")] = Path("inputmeta-failures"),
 ) -> None:
@@ -60,6 +73,10 @@ def trace(
             chunk_tokens=chunk,
             max_running=running,
             total_blocks=blocks,
+            decode_path="decode_zos" if zos else "decode",
+            cp_size=cp,
+            yoco_mode=yoco.value,
+            yoco_prefill_keep_tokens=keep,
         )
         tested = load_subject(subject)
         say(f"trace {file.name}: subject {tested.name}, seed {seed}, rows {rows}, drafts {drafts}")

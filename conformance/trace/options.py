@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import oracle
@@ -45,6 +45,12 @@ class TraceOptions:
     """Fraction of decode steps that are padded with placeholders, as another rank's larger batch demands."""
     decode_path: Literal["decode", "decode_zos"] = "decode"
 
+    cp_size: int = 1
+    """Ranks of the context parallel group. A prompt step is checked on one of them, in turn."""
+    yoco_mode: Literal["off", "mask", "compact"] = "off"
+    yoco_prefill_keep_tokens: int = 4096
+    """Tokens of a prompt that prefill truncation keeps, with a ``yoco_mode``."""
+
     step_ms: float = 40.0
     """Simulated duration of a step, in ms, without its tokens."""
     token_ms: float = 0.015
@@ -66,6 +72,8 @@ class TraceOptions:
         _at_least(1, chunk_tokens=self.chunk_tokens, max_running=self.max_running, total_blocks=self.total_blocks)
         _at_least(1, block_size=self.block_size, window_size=self.window_size, max_model_len=self.max_model_len)
         _at_least(0, drafts=self.drafts, max_ngram_size=self.max_ngram_size, seed=self.seed)
+        _at_least(1, cp_size=self.cp_size)
+        _at_least(0, yoco_prefill_keep_tokens=self.yoco_prefill_keep_tokens)
         _at_least(0, step_ms=self.step_ms, token_ms=self.token_ms)
         if self.limit is not None:
             _at_least(0, limit=self.limit)
@@ -111,7 +119,15 @@ def trace_config(options: TraceOptions) -> oracle.MetadataConfig:
         pad_token=COMPRESSED_VOCABULARY,
         image_sentinel=RARE_TOKEN,
         lookup_table=array("i", lookup_table()),
+        cp_size=options.cp_size,
+        yoco_mode=options.yoco_mode,
+        yoco_prefill_keep_tokens=options.yoco_prefill_keep_tokens,
     )
+
+
+def step_config(config: oracle.MetadataConfig, index: int) -> oracle.MetadataConfig:
+    """The configuration of step ``index``: the ranks of a context parallel group are checked in turn."""
+    return config if config.cp_size == 1 else replace(config, cp_rank=index % config.cp_size)
 
 
 def _at_least(least: int, **values: float) -> None:

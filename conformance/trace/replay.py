@@ -12,7 +12,7 @@ from conformance.compare import Wanted, compare_fields
 from conformance.runner import build
 from conformance.subjects.base import Request, Subject
 from conformance.trace.counts import Counts
-from conformance.trace.options import TraceOptions
+from conformance.trace.options import TraceOptions, step_config
 from conformance.trace.reader import TraceRequest
 from conformance.trace.rows import choose_rows
 from conformance.trace.scheduler import Scheduler
@@ -82,7 +82,7 @@ def replay_trace(
     save_case: int | None = None,
     keep_going: bool = False,
 ) -> TraceResult:
-    """Schedule the requests and check every step's batch; ``config`` as for :class:`Scheduler`.
+    """Schedule the requests and check every step's batch; ``config`` as for :class:`Scheduler`, its rank by turns.
 
     Ends at the first step with a finding unless ``keep_going``. The step with index ``save_case`` and the first one
     with a finding are kept as cases. Memory does not grow with the trace. After an interruption (Ctrl-C) the result so
@@ -93,11 +93,12 @@ def replay_trace(
     result = TraceResult(counts=scheduler.counts)
     started = time.perf_counter()
     for step in scheduler:
+        config = step_config(scheduler.config, step.index)
         if step.index == save_case:
-            result.saved = step_case(step, scheduler.config, options.seed)
-        findings = _check(step, scheduler, subject, result)
+            result.saved = step_case(step, config, options.seed)
+        findings = _check(step, config, options, subject, result)
         if findings and result.failed is None:
-            result.failed = step_case(step, scheduler.config, options.seed)
+            result.failed = step_case(step, config, options.seed)
         result.add(findings)
         result.seconds = time.perf_counter() - started
         if on_step is not None:
@@ -107,9 +108,10 @@ def replay_trace(
     return result
 
 
-def _check(step: Step, scheduler: Scheduler, subject: Subject, result: TraceResult) -> list[Finding]:
+def _check(
+    step: Step, config: oracle.MetadataConfig, options: TraceOptions, subject: Subject, result: TraceResult
+) -> list[Finding]:
     """Build one step by the subject, compare the chosen rows, and count both."""
-    config = scheduler.config
     beyond = subject.capabilities.lacks(step.path, config)
     if beyond is not None:
         result.unsupported[beyond] = result.unsupported.get(beyond, 0) + 1
@@ -122,7 +124,7 @@ def _check(step: Step, scheduler: Scheduler, subject: Subject, result: TraceResu
     result.compared_steps += 1
     if isinstance(built, Finding):
         return [built]
-    rows = choose_rows(config, step.sequences, scheduler.options.rows, scheduler.options.seed, step.index)
+    rows = choose_rows(config, step.sequences, options.rows, options.seed, step.index)
     wanted = _claimed(request, rows, subject, result)
     findings = compare_fields(wanted, built, step.index)
     result.oracle_seconds += time.perf_counter() - after
