@@ -105,6 +105,8 @@ FAULTS = (
     Fault("F-CONTRIB.no-clip", "RANK", "truncation", "begin = max(rows.start, clip_prefix)", "begin = rows.start"),
     Fault("F-CONTRIB.stride", "RANK", "truncation", "Row(owner * contrib_pad_len + place)",
           "Row(owner * (contrib_pad_len + 1) + place)"),
+    Fault("F-CONTRIB.own-rows-first", "RANK", "truncation", "return kept_in_first + place_in_block",
+          "return place_in_block"),
     Fault("F-GATHER.same-row", "SPEC", "zos", "if remap < 0:", "if remap <= 0:"),
     Fault("F-GATHER.draft-one-on", "SPEC", "zos", "prev_predict[remap][offset - 1]", "prev_predict[remap][offset - 2]"),
     Fault("F-LIMIT.product-in-blocks", "OVF", "limits", "total_q * max_num_blocks * compressed_per_block(",
