@@ -29,6 +29,7 @@ CONSUMER_VIEW = View(
     swaps={
         "total_q": "yoco_consumer_total_q",
         "cu_seqlens_q": "yoco_consumer_cu_seqlens_q",
+        "query_indices": "yoco_consumer_query_indices",
         "positions": "yoco_consumer_positions",
         "slot_mapping_store_swa": "yoco_consumer_slot_mapping_store_swa",
         "ks": "yoco_consumer_ks",
@@ -51,7 +52,9 @@ CONSUMER_MIRROR_VIEW = View(
     },
     cleared=CONSUMER_VIEW.cleared,
 )
-"""With cp_size > 1. ``positions`` is then the compact one, to be gathered by the view's ``mirror_cp_index``."""
+"""With cp_size > 1. ``positions`` and ``query_indices`` are then the compact ones, which the view's own
+``mirror_cp_index`` gathers. ``gate_force_random`` and ``valid_token_mask`` of the kept rows are no fields of the flat
+dict: a view makes them."""
 
 
 def view_of(fields: Mapping[str, Content], view: View) -> dict[str, Content]:
