@@ -4,7 +4,9 @@
 #include "core/error.h"
 #include "bindings/expansions.h"
 #include "bindings/metadata.h"
+#include "bindings/mirror.h"
 #include "bindings/step.h"
+#include "bindings/zos.h"
 
 namespace py = pybind11;
 using namespace pybind11::literals;
@@ -34,4 +36,6 @@ PYBIND11_MODULE(_core, module) {
   inputmeta::bindings::bind_metadata(module);
   inputmeta::bindings::bind_step(module);
   inputmeta::bindings::bind_expansions(module);
+  inputmeta::bindings::bind_mirror(module);
+  inputmeta::bindings::bind_zos(module);
 }

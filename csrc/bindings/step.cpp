@@ -72,7 +72,7 @@ py::list Step::fields() const {
 
 py::list Step::empty_buckets() const {
   py::list names;
-  for (const char* const name : plan_.empty_buckets()) names.append(name);
+  for (const char* const name : plan_.empty_buckets(config_)) names.append(name);
   return names;
 }
 
@@ -92,6 +92,11 @@ py::dict Step::scalars() const {
     total_k_compressed[py::str(std::to_string(sizes.ratio))] = sizes.total_k;
   }
   scalars["total_k_compressed"] = total_k_compressed;
+  if (config_.yoco_mode != YocoMode::compact) return scalars;
+  scalars["yoco_consumer_total_q"] = plan_.consumer.total_q;
+  if (config_.cp_size == 1) return scalars;
+  scalars["yoco_consumer_cp_mirror_len"] = plan_.consumer.cp_mirror_len;
+  scalars["yoco_consumer_cp_contrib_pad_len"] = plan_.consumer.contrib_pad_len;
   return scalars;
 }
 

@@ -24,4 +24,11 @@ std::span<int32_t> TensorView::int32_rows(const char* name, int64_t columns) con
   return {static_cast<int32_t*>(address), static_cast<size_t>(cells())};
 }
 
+std::span<int32_t> TensorView::int32_cells(const char* name) const {
+  if (dtype != "int32" || shape.size() != 1) {
+    throw py::value_error(std::string(name) + " is not an int32 tensor of one dimension");
+  }
+  return {static_cast<int32_t*>(address), static_cast<size_t>(cells())};
+}
+
 }  // namespace inputmeta::bindings

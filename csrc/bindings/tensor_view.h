@@ -20,6 +20,8 @@ struct TensorView {
 
   /// All cells of an int32 tensor [rows, columns]; ValueError when the tensor is not that.
   std::span<int32_t> int32_rows(const char* name, int64_t columns) const;
+  /// All cells of an int32 tensor of one dimension; ValueError when the tensor is not that.
+  std::span<int32_t> int32_cells(const char* name) const;
   int64_t cells() const;
 };
 

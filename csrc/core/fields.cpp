@@ -41,8 +41,45 @@ constexpr FieldDeclaration kDeclarations[] = {
     {F::klen,                     "klen",                     int32,   query,       single, sparse, decode, zero},
     {F::block_tables,             "block_tables",             int32,   query,       blocks, plain,  decode, zero},
     {F::context_lens,             "context_lens",             int32,   query,       single, plain,  decode, zero},
+
+    // Truncation; the names are long.
+    {F::yoco_mask_swa_index_pivots, "yoco_mask_swa_index_pivots",
+     int32, query, quad, plain, mask, zero},
+    {F::yoco_consumer_cu_seqlens_q, "yoco_consumer_cu_seqlens_q",
+     int32, boundary, single, plain, compact, zero},
+    {F::yoco_consumer_query_indices, "yoco_consumer_query_indices",
+     int32, consumer, single, plain, compact, no_query},
+    {F::yoco_consumer_positions, "yoco_consumer_positions",
+     int32, consumer, single, plain, compact, zero},
+    {F::yoco_consumer_slot_mapping_store_swa, "yoco_consumer_slot_mapping_store_swa",
+     int32, consumer, single, plain, compact, minus_one},
+    {F::yoco_consumer_swa_index_pivots, "yoco_consumer_swa_index_pivots",
+     int32, consumer, quad, plain, compact, zero},
+    {F::yoco_consumer_ks, "yoco_consumer_ks",
+     int32, consumer, single, sparse, compact, zero},
+    {F::yoco_consumer_ke, "yoco_consumer_ke",
+     int32, consumer, single, sparse, compact, zero},
+    {F::yoco_consumer_kv_ca_index_offset_len, "yoco_consumer_kv_ca_index_offset_len",
+     int32, consumer, pair, dense, compact, zero},
+    {F::yoco_consumer_mirror_cp_index, "yoco_consumer_mirror_cp_index",
+     int32, mirrored, single, plain, compact_cp, minus_one},
+    {F::yoco_consumer_mirror_cp_reverse_index, "yoco_consumer_mirror_cp_reverse_index",
+     int32, consumer, single, plain, compact_cp, minus_one},
+    {F::yoco_consumer_mirror_ks, "yoco_consumer_mirror_ks",
+     int32, mirrored, single, sparse, compact_cp, zero},
+    {F::yoco_consumer_mirror_ke, "yoco_consumer_mirror_ke",
+     int32, mirrored, single, sparse, compact_cp, zero},
+    {F::yoco_cp_contrib_index, "yoco_cp_contrib_index",
+     int32, contributed, single, plain, compact_cp, minus_one},
+    {F::yoco_cp_boundary_index, "yoco_cp_boundary_index",
+     int32, mirrored, single, plain, compact_cp, minus_one},
 };
 // clang-format on
+
+/// Rows that come from query rows: without these they have none either.
+bool is_query_aligned(Rows rows) {
+  return rows == query || rows == consumer || rows == mirrored || rows == contributed;
+}
 
 int32_t neutral_value(Neutral neutral, int32_t pad_token) {
   switch (neutral) {
@@ -84,7 +121,7 @@ std::span<bool> Outputs::flags(Field field) const {
 void Outputs::write_neutral_rows(int32_t pad_token) const {
   for (const Binding& binding : bound_) {
     const FieldDeclaration& declaration = *binding.spec.declaration;
-    if (declaration.rows != query) continue;
+    if (!is_query_aligned(declaration.rows)) continue;
     const auto cells = static_cast<size_t>(binding.spec.cells());
     if (declaration.dtype == boolean) {
       std::fill_n(static_cast<bool*>(binding.address), cells, false);

@@ -6,6 +6,7 @@
 #include "core/compressed.h"
 #include "core/key_ranges.h"
 #include "core/sliding_window.h"
+#include "core/truncation.h"
 
 namespace inputmeta {
 
@@ -18,6 +19,7 @@ void fill(const Batch& batch, const Outputs& outputs) {
     fill_compressed_prompt(batch, outputs);
     fill_compressed_load_plan(batch, outputs);
     fill_key_ranges(batch, outputs);
+    fill_truncation(batch, outputs);
   } else {
     fill_window_decode(batch, outputs);
     fill_compressed_decode(batch, outputs);

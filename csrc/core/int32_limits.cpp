@@ -6,7 +6,9 @@
 
 #include "core/compressed.h"
 #include "core/error.h"
+#include "core/mirror.h"
 #include "core/runs.h"
+#include "core/truncation.h"
 
 namespace inputmeta {
 namespace {
@@ -15,12 +17,6 @@ std::string bucket(const char* name, int64_t ratio) { return std::string(name) +
 
 /// Rows of the window history of all sequences; the plan's total_k_swa is not known to fit yet.
 Wide window_rows(const Batch& batch) { return Wide{batch.plan.num_reqs} * batch.config.window_size; }
-
-/// The field's name is built only for a refusal: this runs for every sequence.
-void require_fits(Wide value, int64_t sequence, const char* field, int64_t ratio = 0) {
-  if (fits_int32(value)) return;
-  refuse(Condition::int32, sequence, ratio == 0 ? field : bucket(field, ratio), value, "every value fits in int32");
-}
 
 /// Largest slot(c) over the compressed tokens c of [first, end), which is not empty: in every block but the last the
 /// range reaches the block's last slot.
@@ -70,13 +66,15 @@ void check_ring(const Batch& batch, int64_t index, const Sequence& sequence) {
   require_fits(state_begin + largest_ring_offset(window_begin, sequence.seqlen_k, ring), index, "kv_swa_index");
 }
 
-/// Largest key row of F-PIVOT: the row's own key, or where a row that sees nothing points.
-void check_pivots(const Batch& batch, int64_t index, const Sequence& sequence, int64_t first_row) {
-  if (sequence.seqlen_q == 0) return;
-  const int64_t last_position = sequence.seqlen_k - 1;
-  const bool sees_nothing = sequence.swa_valid_start > last_position;
-  const Wide new_rows_begin = window_rows(batch) + first_row;
-  require_fits(new_rows_begin + sequence.seqlen_q - (sees_nothing ? 0 : 1), index, "kv_swa_full_index_pivots");
+/// F-REVERSE of the full layout, which prepare_for_mirror_cp writes.
+void check_reverse_index(const Batch& batch) {
+  const MirrorGroup group(batch.config.cp_size, batch.config.cp_rank);
+  int64_t offset = 0;
+  for_each_chunk(batch.sequences, [&](int64_t index, const Sequence& sequence, int64_t) {
+    const Wide largest = largest_reverse_index(sequence.seqlen_q, offset, batch.plan.cp_mirror_len, group);
+    require_fits(largest, index, "mirror_cp_reverse_index");
+    offset += MirrorBlocks(sequence.seqlen_q, group).mirror_rows();
+  });
 }
 
 void check_prompt_totals(const Batch& batch) {
@@ -103,6 +101,20 @@ void check_decode_totals(const Batch& batch) {
 
 }  // namespace
 
+/// The field's name is built only for a refusal: this runs for every sequence.
+void require_fits(Wide value, int64_t sequence, const char* field, int64_t ratio) {
+  if (fits_int32(value)) return;
+  refuse(Condition::int32, sequence, ratio == 0 ? field : bucket(field, ratio), value, "every value fits in int32");
+}
+
+/// The largest value is the last row's own key, or where that row points when it sees nothing.
+void check_pivots(const Batch& batch, int64_t index, int64_t visible_from, Wide end_row, const char* field) {
+  const Sequence& sequence = batch.sequences[static_cast<size_t>(index)];
+  if (sequence.seqlen_q == 0) return;
+  const bool sees_nothing = visible_from > sequence.seqlen_k - 1;
+  require_fits(window_rows(batch) + end_row - (sees_nothing ? 0 : 1), index, field);
+}
+
 void check_totals_int32(std::span<const Sequence> sequences) {
   Wide total_q = 0;
   Wide total_k = 0;
@@ -120,8 +132,12 @@ void check_outputs_int32(const Batch& batch) {
   for_each_chunk(batch.sequences, [&](int64_t index, const Sequence& sequence, int64_t first_row) {
     check_ring(batch, index, sequence);
     check_slots(batch, index, sequence);
-    if (is_prompt) check_pivots(batch, index, sequence, first_row);
+    if (!is_prompt) return;
+    check_pivots(batch, index, sequence.swa_valid_start, first_row + sequence.seqlen_q, "kv_swa_full_index_pivots");
   });
+  if (!is_prompt) return;
+  if (batch.config.cp_size > 1) check_reverse_index(batch);
+  check_truncation_int32(batch);
 }
 
 }  // namespace inputmeta

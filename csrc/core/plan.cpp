@@ -6,8 +6,10 @@
 #include "core/compressed.h"
 #include "core/key_ranges.h"
 #include "core/int32_limits.h"
+#include "core/mirror.h"
 #include "core/preconditions.h"
 #include "core/sliding_window.h"
+#include "core/truncation.h"
 
 namespace inputmeta {
 namespace {
@@ -35,14 +37,18 @@ CompressedSizes compressed_sizes(const Ratio& ratio, std::span<const Sequence> s
   return sizes;
 }
 
-/// Rows of one of the 2 * cp_size blocks that a chunk is cut in; 2 * cp_size is not formed where it could wrap.
-int64_t mirror_block_rows(int64_t seqlen_q, int64_t cp_size) {
-  if (cp_size >= seqlen_q) return seqlen_q == 0 ? 0 : 1;
-  return ceil_div(seqlen_q, 2 * cp_size);
-}
-
-bool is_on_path(const FieldDeclaration& declaration, Path path) {
-  return declaration.paths == Paths::both || (declaration.paths == Paths::prompt) == (path == Path::prompt);
+bool is_filled(const FieldDeclaration& declaration, Path path, const Config& config) {
+  const bool is_prompt = path == Path::prompt;
+  const bool is_compact = is_prompt && config.yoco_mode == YocoMode::compact;
+  switch (declaration.paths) {
+    case Paths::prompt: return is_prompt;
+    case Paths::decode: return !is_prompt;
+    case Paths::both: return true;
+    case Paths::mask: return is_prompt && config.yoco_mode == YocoMode::mask;
+    case Paths::compact: return is_compact;
+    case Paths::compact_cp: return is_compact && config.cp_size > 1;
+  }
+  return false;
 }
 
 int64_t row_count(const FieldDeclaration& declaration, int64_t ratio, const Plan& plan) {
@@ -55,6 +61,9 @@ int64_t row_count(const FieldDeclaration& declaration, int64_t ratio, const Plan
     case Rows::segment_swa: return plan.load_segments_swa;
     case Rows::compressed: return sizes->rows;
     case Rows::segment_ca: return sizes->load_segments;
+    case Rows::consumer: return std::max<int64_t>(1, plan.consumer.total_q);
+    case Rows::mirrored: return std::max<int64_t>(1, plan.consumer.cp_mirror_len);
+    case Rows::contributed: return std::max<int64_t>(1, plan.consumer.contrib_pad_len);
   }
   return 0;
 }
@@ -88,10 +97,10 @@ std::vector<int64_t> bucket_ratios(Bucket bucket, const Ratios& ratios) {
 
 }  // namespace
 
-std::vector<const char*> Plan::empty_buckets() const {
+std::vector<const char*> Plan::empty_buckets(const Config& config) const {
   std::vector<const char*> names;
   for (const FieldDeclaration& declaration : field_declarations()) {
-    if (is_on_path(declaration, path) && bucket_ratios(declaration.bucket, ratios).empty()) {
+    if (is_filled(declaration, path, config) && bucket_ratios(declaration.bucket, ratios).empty()) {
       names.push_back(declaration.name);
     }
   }
@@ -102,7 +111,7 @@ std::vector<FieldSpec> Plan::fields(const Config& config) const {
   std::vector<FieldSpec> specs;
   specs.reserve(field_declarations().size() + 8 * ratios.ca.size());
   for (const FieldDeclaration& declaration : field_declarations()) {
-    if (!is_on_path(declaration, path)) continue;
+    if (!is_filled(declaration, path, config)) continue;
     if (declaration.columns == Columns::ngram && config.max_ngram_size <= 0) continue;
     for (const int64_t ratio : bucket_ratios(declaration.bucket, ratios)) {
       specs.push_back({&declaration, ratio, row_count(declaration, ratio, *this),
@@ -115,9 +124,11 @@ std::vector<FieldSpec> Plan::fields(const Config& config) const {
 Plan plan_prompt(const Config& config, std::span<const Sequence> sequences) {
   Plan plan = plan_common(Path::prompt, config, sequences);
   for (const Ratio& ratio : plan.ratios.ca) plan.compressed.push_back(compressed_sizes(ratio, sequences));
+  const MirrorGroup group(config.cp_size, config.cp_rank);
   for (const Sequence& sequence : sequences) {
-    plan.cp_mirror_len += 2 * mirror_block_rows(sequence.seqlen_q, config.cp_size);
+    plan.cp_mirror_len += MirrorBlocks(sequence.seqlen_q, group).mirror_rows();
   }
+  if (config.yoco_mode == YocoMode::compact) plan.consumer = plan_consumer(config, sequences);
   check_outputs_int32({config, sequences, plan});
   plan.total_k_swa = plan.num_reqs * config.window_size;
   for (const Sequence& sequence : sequences) plan.load_segments_swa += window_load_segments(sequence, config);

@@ -18,15 +18,27 @@ from engine.errors import (
     TableError,
 )
 from engine.expansion import EXPANSIONS
+from engine.mirror import CpMirror, prepare_cp_mirror
 from engine.prepare import prepare_decode_v4, prepare_prompt_v4
+from engine.vision import InputMetadataV4VL
+from engine.zos import (
+    MetadataZOS,
+    gather_input_ids_zos,
+    prepare_decode_inputs_zos_varlen,
+    prepare_decode_v4_zos,
+    prepare_decode_zos_inputs,
+)
 
 __all__ = [
     "EXPANSIONS",
+    "CpMirror",
     "ExpansionTooLargeError",
     "InputMetadataV4",
+    "InputMetadataV4VL",
     "Int32Error",
     "LengthError",
     "MetadataConfig",
+    "MetadataZOS",
     "NgramError",
     "OutError",
     "PreconditionError",
@@ -34,6 +46,11 @@ __all__ = [
     "SequenceMetadata",
     "StateError",
     "TableError",
+    "gather_input_ids_zos",
+    "prepare_cp_mirror",
+    "prepare_decode_inputs_zos_varlen",
     "prepare_decode_v4",
+    "prepare_decode_v4_zos",
+    "prepare_decode_zos_inputs",
     "prepare_prompt_v4",
 ]

@@ -117,8 +117,59 @@ def plan_prompt(sequences: Sequence[SequenceMetadata], config: MetadataConfig) -
 def plan_decode(
     sequences: Sequence[SequenceMetadata], config: MetadataConfig, table_columns: int | None = None
 ) -> Step: ...
+
+class ZosStep:
+    """A planned ZOS decode step: every precondition of decode but P-OUT holds. Borrows its sequences."""
+
+    def arrays(self) -> list[tuple[str, str, tuple[int, ...], int]]:
+        """(name, dtype, shape, offset in the pack in bytes) of every array that `fill` writes."""
+    def bytes(self) -> int:
+        """Size of the pack, a multiple of 16."""
+    def scalars(self) -> dict[str, int]:
+        """num_reqs, total_q, max_seqlen_q and max_num_blocks."""
+    def fill(self, pack: _TensorView) -> None:
+        """Writes all arrays into an int32 tensor of one dimension. Without the GIL."""
+
+def plan_zos(sequences: Sequence[SequenceMetadata], config: MetadataConfig) -> ZosStep: ...
+def zos_outputs(
+    config: MetadataConfig, num_reqs: int, total_q: int, columns: int
+) -> tuple[list[tuple[str, str, tuple[int, ...]]], list[tuple[str, list[str], tuple[int, ...]]]]:
+    """(key, dtype, shape) of the plain fields, (name, buckets, shape of one) of the int32 fields stacked by ratio.
+
+    P-INT32 when `columns` of block_tables break the product bound of F-LIMIT.
+    """
+
+def zos_decode(config: MetadataConfig, arrays: dict[str, _TensorView], fields: dict[str, _TensorView]) -> None:
+    """The metadata kernel and the expansion of block tables; `fields` has stacks [n_ratio, q_stride, …] by name.
+
+    ValueError, before anything is written, when the arrays do not agree with each other or with the fields.
+    """
+
+def zos_gather(arrays: dict[str, _TensorView], out: _TensorView, sums: _TensorView | None = None) -> None:
+    """F-GATHER. With `sums` the inclusive sums of seqlens_q go there, and `arrays` has no cu_seqlens_q.
+
+    ValueError, before anything is written, when an index or a length points outside its array.
+    """
+
 def dense_index_width(max_model_len: int, ratio: int) -> int:
     """Columns of kv_ca_index (F-CAOFF)."""
+
+def fill_mirror(
+    cu_seqlens_q: _TensorView,
+    cu_seqlens_k: _TensorView,
+    cp_size: int,
+    cp_rank: int,
+    index: _TensorView,
+    reverse_index: _TensorView,
+    ranges: list[tuple[int, _TensorView, _TensorView]],
+) -> None:
+    """F-ZIGZAG, F-REVERSE and, for each (ratio, ks, ke), F-MIRRORKS.
+
+    ValueError, before anything is written, when boundaries and sizes are not those of one plan.
+    """
+
+def gather(source: _TensorView, rows: _TensorView, fill: int, out: _TensorView) -> None:
+    """out[k] = source[rows[k]], all `fill` where rows[k] is negative. ValueError, before writing, past the source."""
 
 def expand_pivots(pivots: _TensorView, out: _TensorView) -> None:
     """kv_swa_full_index from its pivots (F-PIVOT). ValueError when a row points outside its width."""

@@ -2,12 +2,15 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 
 from engine import _core
+from engine.copying import copy_tensors
 from engine.expansion import EXPANSIONS, expand
+from engine.mirror import GATHERED, GatheredField, mirror
+from engine.views import consumer_view, mask_view
 
 Buckets = dict[str, torch.Tensor]
 """One tensor a compression ratio; the key is the ratio in decimal ("4")."""
@@ -19,7 +22,13 @@ class InputMetadataV4:
 
     Rows of query-aligned fields are the step's query rows, laid end to end in batch order; without any there is one
     neutral row (I-3). Tensors are in host memory. "Position" is a token's absolute position in its sequence.
+
+    `prepare_for_mirror_cp` gives a prompt step of a context parallel group the layout of its rank: from then on the
+    fields marked "mirrored" have cp_mirror_len rows; all others stay as they were (I-15).
     """
+
+    # How prepare_for_mirror_cp moves query-aligned fields.
+    _gathered: ClassVar[tuple[GatheredField, ...]] = GATHERED
 
     # --- Scalars, made by both prepare calls -------------------------------------------------------------------------
     # Sequences of the step. Read by the model runner.
@@ -30,18 +39,19 @@ class InputMetadataV4:
     is_prompt: bool = False
 
     # --- Common base (section 2), made by both prepare calls ---------------------------------------------------------
-    # [total_q] int32, tokens: position of each row (F-POS). Read by the rotary embedding and Engram.
+    # [total_q] int32, mirrored, tokens: position of each row (F-POS). Read by the rotary embedding and Engram.
     positions: torch.Tensor | None = None
     # [total_q] int32, token ids (F-IDS). Read by the embedding.
     input_ids: torch.Tensor | None = None
     # [total_q] bool: route this row at random. Read by the MoE gate.
     gate_force_random: torch.Tensor | None = None
-    # [total_q] bool: the row belongs to a request (F-MASK). Read by the sampler and the MoE layers.
+    # [total_q] bool, mirrored: the row belongs to a request (F-MASK). Read by the sampler and the MoE layers.
     valid_token_mask: torch.Tensor | None = None
-    # [total_q] int32, index of the row's sequence, 998244353 for a placeholder's (F-QIDX). Read by index attention.
+    # [total_q] int32, mirrored: index of the row's sequence, 998244353 for a placeholder's (F-QIDX). Read by index
+    # attention. In a consumer view it is yoco_consumer_query_indices: global rows.
     query_indices: torch.Tensor | None = None
-    # [total_q, max_ngram_size] int32, compressed token ids, looking back from column 0 (F-NGRAM). Read by Engram; None
-    # when it is off.
+    # [total_q, max_ngram_size] int32, mirrored: compressed token ids, looking back from column 0 (F-NGRAM). Read by
+    # Engram; None when it is off.
     ngram_token_ids: torch.Tensor | None = None
     # [num_reqs + 1] int32, rows: prefix sums of seqlen_q with the leading 0. Read by variable-length attention.
     cu_seqlens_q: torch.Tensor | None = None
@@ -69,7 +79,8 @@ class InputMetadataV4:
     total_k_swa: int | None = None
     # Prompt: [total_q, 4] int32, two runs of buffer rows, begin and length each (F-PIVOT). Read by the expansion.
     kv_swa_full_index_pivots: torch.Tensor | None = None
-    # Prompt, made by compute_attn_info: [total_q, W] int32, buffer rows, -1 to the right. Read by window attention.
+    # Prompt, made by compute_attn_info: [total_q, W] int32, mirrored: buffer rows, -1 to the right. Read by window
+    # attention.
     kv_swa_full_index: torch.Tensor | None = None
     # Decode: [total_q, 2] int32, first ring slot and keys of the window (F-SWADEC). Read by the expansion.
     kv_swa_index_offset_len: torch.Tensor | None = None
@@ -82,21 +93,22 @@ class InputMetadataV4:
     load_segments_ca: Buckets | None = None
     # Prompt, ca ratios: rows of the loaded compressed history. Read by the loader.
     total_k_compressed: dict[str, int] | None = None
-    # Prompt, sparse ratios: [total_q] int32, first row of the loaded history that the row may see (F-KS). Read by the
-    # indexer.
+    # Prompt, sparse ratios: [total_q] int32, mirrored: first row of the loaded history that the row may see (F-KS,
+    # F-MIRRORKS). Read by the indexer.
     ks: Buckets | None = None
-    # Prompt, sparse ratios: [total_q] int32, end of that range (F-KS). Read by the indexer.
+    # Prompt, sparse ratios: [total_q] int32, mirrored: end of that range (F-KS, F-MIRRORKS). Read by the indexer.
     ke: Buckets | None = None
     # Dense ratios: [total_q, 2] int32, offset and number of compressed keys (F-CAOFF). Made by both, read by the
     # expansion.
     kv_ca_index_offset_len: Buckets | None = None
-    # Dense ratios, made by compute_attn_info: [total_q, width] int32, rows of the loaded history (prompt) or slots of
-    # the compressed cache (decode), -1 to the right (F-CAOFF). Read by core attention.
+    # Dense ratios, made by compute_attn_info: [total_q, width] int32, mirrored: rows of the loaded history (prompt) or
+    # slots of the compressed cache (decode), -1 to the right (F-CAOFF). Read by core attention.
     kv_ca_index: Buckets | None = None
-    # Dense ratios, made by compute_attn_info: [total_q] int32, compressed keys of the row. Read by core attention.
+    # Dense ratios, made by compute_attn_info: [total_q] int32, mirrored: compressed keys of the row. Read by core
+    # attention.
     kv_ca_index_len: Buckets | None = None
-    # Sparse ratios: [total_q] int32, compressed keys the row may see. Made by prepare_decode_v4, in a prompt by
-    # compute_attn_info (ke - ks). Read by the top-k selection.
+    # Sparse ratios: [total_q] int32, mirrored: compressed keys the row may see. Made by prepare_decode_v4, in a prompt
+    # by compute_attn_info (ke - ks). Read by the top-k selection.
     klen: Buckets | None = None
 
     # --- Decode (sections 4 and 6), made by prepare_decode_v4 --------------------------------------------------------
@@ -109,8 +121,67 @@ class InputMetadataV4:
     context_lens: torch.Tensor | None = None
 
     # --- Context parallel (section 7), prompt ------------------------------------------------------------------------
-    # Rows of each rank's mirror. Read by the mirror's gathers.
+    # Rows of each rank's mirror. Made by prepare_prompt_v4, read by prepare_for_mirror_cp, which makes the others.
     cp_mirror_len: int | None = None
+    # [cp_mirror_len] int32: global row of each mirrored row, -1 for padding (F-ZIGZAG). Read by all gathers of rows.
+    mirror_cp_index: torch.Tensor | None = None
+    # [total_q] int32: where each global row lies in the mirrors of all ranks laid end to end (F-REVERSE). Read after an
+    # all-gather.
+    mirror_cp_reverse_index: torch.Tensor | None = None
+    # [total_q] int32, tokens: positions before they were mirrored. Read by the compressor, which works on whole
+    # sequences.
+    positions_cp: torch.Tensor | None = None
+    # [cp_mirror_len] bool: gate_force_random of the mirrored rows, false for padding. Read by the MoE gate.
+    gate_force_random_cp: torch.Tensor | None = None
+
+    # --- Prefill truncation (section 8), prompt, made by prepare_prompt_v4 -------------------------------------------
+    # Mask mode: [total_q, 4] int32, as kv_swa_full_index_pivots, cut to the rectangle (F-VIS). Read by get_mask_view.
+    yoco_mask_swa_index_pivots: torch.Tensor | None = None
+    # The others, compact mode, are read by get_consumer_view, which puts them under their plain names.
+    # Rows that are kept.
+    yoco_consumer_total_q: int | None = None
+    # [num_reqs + 1] int32, kept rows: prefix sums with the leading 0 (F-CLIP).
+    yoco_consumer_cu_seqlens_q: torch.Tensor | None = None
+    # [yoco_consumer_total_q] int32: global row of each kept row. Read by the gather of hidden states, too.
+    yoco_consumer_query_indices: torch.Tensor | None = None
+    # [yoco_consumer_total_q] int32, tokens: position of each kept row.
+    yoco_consumer_positions: torch.Tensor | None = None
+    # [yoco_consumer_total_q] int32: ring slot, -1: store nothing; only rows of the rectangle are stored (F-RING).
+    yoco_consumer_slot_mapping_store_swa: torch.Tensor | None = None
+    # [yoco_consumer_total_q, 4] int32: as kv_swa_full_index_pivots; the buffer's new rows are the kept ones.
+    yoco_consumer_swa_index_pivots: torch.Tensor | None = None
+    # Sparse ratios: [yoco_consumer_total_q] int32, rows of the loaded history: as ks and ke, over the keys of all
+    # sequences.
+    yoco_consumer_ks: Buckets | None = None
+    yoco_consumer_ke: Buckets | None = None
+    # Dense ratios: [yoco_consumer_total_q, 2] int32: as kv_ca_index_offset_len, over the keys of all sequences.
+    yoco_consumer_kv_ca_index_offset_len: Buckets | None = None
+
+    # --- Truncation, then a mirror of the kept rows (F-CONTRIB), prompt, made by prepare_prompt_v4 -------------------
+    # Rows of each rank's mirror of the kept rows.
+    yoco_consumer_cp_mirror_len: int | None = None
+    # [yoco_consumer_cp_mirror_len] int32: kept row of each mirrored row, -1 for padding (F-ZIGZAG).
+    yoco_consumer_mirror_cp_index: torch.Tensor | None = None
+    # [yoco_consumer_total_q] int32: where each kept row lies in the mirrors of all ranks (F-REVERSE).
+    yoco_consumer_mirror_cp_reverse_index: torch.Tensor | None = None
+    # Sparse ratios: [yoco_consumer_cp_mirror_len] int32, rows of the loaded history: as ks and ke, 0 for padding
+    # (F-MIRRORKS).
+    yoco_consumer_mirror_ks: Buckets | None = None
+    yoco_consumer_mirror_ke: Buckets | None = None
+    # Rows that each rank contributes to the kept ones: the most that any rank's full mirror has of them.
+    yoco_consumer_cp_contrib_pad_len: int | None = None
+    # [yoco_consumer_cp_contrib_pad_len] int32: rows of this rank's full mirror that are kept, then -1. Read before the
+    # all-gather at the boundary of the truncated layers.
+    yoco_cp_contrib_index: torch.Tensor | None = None
+    # [yoco_consumer_cp_mirror_len] int32: where each row of the second mirror lies in the gathered contributions, -1
+    # for padding. Read after that all-gather.
+    yoco_cp_boundary_index: torch.Tensor | None = None
+
+    # --- Caches of kernels, made by the first layer that needs one ---------------------------------------------------
+    # Schedule of the indexer; what it holds is its kernel's matter.
+    mlp_relu_schedule_metadata: Any = None
+    # Schedules of attention, one a configuration.
+    flash_mla_sched_meta_dict: dict[str, Any] | None = None
 
     def to_flatten_dict(self) -> dict[str, Any]:
         """All fields that are not None by flat key: one dict level is opened ("klen.4"), an empty dict stays itself."""
@@ -153,3 +224,64 @@ class InputMetadataV4:
         """
         for name, value in expand(self, config, out, expansions).items():
             setattr(self, name, value)
+
+    def prepare_for_mirror_cp(self, config: _core.MetadataConfig, out: Mapping[str, Any] | None = None) -> None:
+        """Gives a prompt step the layout of its rank's mirror (section 7); again: changes nothing.
+
+        Fields marked "mirrored" are gathered by mirror_cp_index, key ranges made anew (F-MIRRORKS); padding rows hold
+        what a neutral row does (I-8). Expansions that are there are gathered too; later ones are made for the mirrored
+        rows. A decode step, and a group of one rank, keep their layout: nothing is done. `config` is the one the step
+        was prepared with.
+
+        `out` maps flat keys to the tensors to fill: mirror_cp_index, mirror_cp_reverse_index, gate_force_random_cp,
+        ks.r, ke.r and the mirrored fields that are there; they share no memory with the full layout's (P-OUT). When a
+        call is refused, nothing is written and no field is set.
+        """
+        if not self.is_prompt or config.cp_size == 1 or self.mirror_cp_index is not None:
+            return
+        for name, value in mirror(self, config, out, self._gathered).items():
+            setattr(self, name, value)
+
+    def get_mask_view(self) -> Self:
+        """The step with yoco_mask_swa_index_pivots in place of the pivots; kv_swa_full_index is to be expanded again.
+
+        A shallow copy: all other fields share their tensors, which must not be written through either. ValueError when
+        the step was not prepared in mask mode.
+        """
+        return mask_view(self)
+
+    def get_consumer_view(self) -> Self:
+        """The step in the layout of its kept rows, for the truncated layers.
+
+        A shallow copy with the yoco_consumer_* fields under their plain names (query_indices: global rows), and with
+        valid_token_mask and gate_force_random of the kept rows; kv_ca_index, kv_ca_index_len, klen and
+        kv_swa_full_index are to be expanded again. With cp_size > 1 it is mirrored, by the second mirror, whose full
+        layout is that of the kept rows. All other fields share their tensors, which must not be written through either,
+        input_ids and ngram_token_ids among them: what reads these comes before. ValueError when the step was not
+        prepared in compact mode.
+        """
+        return consumer_view(self)
+
+    def recursive_copy_(self, other: Self) -> None:
+        """Copies the tensors of `other` into those of this container, one dict level deep; addresses do not move.
+
+        Scalars are left alone: a graph was captured with them, its caller updates them. Raises ValueError, before
+        anything is copied, for a tensor that only one of the two has, or that differs in shape or dtype.
+        """
+        copy_tensors(self.to_flatten_dict(), other.to_flatten_dict())
+
+    @staticmethod
+    def get_clean_list() -> list[str]:
+        """Fields that are derived from others or cached for a step's shape: None before a graph is reused."""
+        return [
+            "kv_ca_index_len",
+            "kv_swa_index",
+            "kv_ca_index",
+            "mlp_relu_schedule_metadata",
+            "flash_mla_sched_meta_dict",
+        ]
+
+    def clean(self) -> None:
+        """Sets the fields of `get_clean_list` to None; compute_attn_info makes the expansions again."""
+        for name in self.get_clean_list():
+            setattr(self, name, None)

@@ -13,6 +13,7 @@ import torch
 from engine import _core
 from engine.errors import ExpansionTooLargeError
 from engine.memory import available_bytes
+from engine.mirror import gather
 from engine.tensors import FieldPlan, tensor_for, view_of
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ def _window_jobs(
     """kv_swa_full_index of a prompt (F-PIVOT), kv_swa_index of a decode step (F-SWADEC): [rows, W]."""
     pivots, windows = metadata.kv_swa_full_index_pivots, metadata.kv_swa_index_offset_len
     if pivots is not None and metadata.kv_swa_full_index is None and "kv_swa_full_index" in expansions:
+        pivots = _in_layout(metadata, pivots)
         shape = (pivots.shape[0], config.window_size)
         yield _Job("kv_swa_full_index", None, shape, partial(_expand_pivots, pivots))
     if windows is not None and metadata.kv_swa_index is None and "kv_swa_index" in expansions:
@@ -100,7 +102,9 @@ def _window_jobs(
 
 def _bucket_jobs(metadata: InputMetadataV4, config: _core.MetadataConfig, missing: set[str]) -> Iterator[_Job]:
     """Dense expansions [rows, width] and lengths [rows] (F-CAOFF), and a prompt's klen [rows]."""
-    for bucket, ranges in (metadata.kv_ca_index_offset_len or {}).items():
+    has_dense = bool(missing & {"kv_ca_index", "kv_ca_index_len"})
+    for bucket, full_ranges in (metadata.kv_ca_index_offset_len or {}).items() if has_dense else ():
+        ranges = _in_layout(metadata, full_ranges)
         rows = ranges.shape[0]
         if "kv_ca_index" in missing:
             width = _core.dense_index_width(config.max_model_len, int(bucket))
@@ -110,6 +114,14 @@ def _bucket_jobs(metadata: InputMetadataV4, config: _core.MetadataConfig, missin
     if "klen" in missing:
         for bucket, ends in (metadata.ke or {}).items():
             yield _Job("klen", bucket, (ends.shape[0],), partial(_subtract, ends, (metadata.ks or {})[bucket]))
+
+
+def _in_layout(metadata: InputMetadataV4, ranges: torch.Tensor) -> torch.Tensor:
+    """The ranges of the container's rows: ranges stay in full layout where their expansions are mirrored (I-15).
+
+    A padding row has empty ranges, which expand to -1 with length 0.
+    """
+    return ranges if metadata.mirror_cp_index is None else gather(ranges, metadata.mirror_cp_index, 0)
 
 
 def _dense_writer(

@@ -15,7 +15,10 @@ def prepare_prompt_v4(
     config: _core.MetadataConfig,
     out: Mapping[str, Any] | None = None,
 ) -> InputMetadataV4:
-    """Every field of a prompt step; expansions are left to `InputMetadataV4.compute_attn_info`.
+    """Every field of a prompt step in its full layout, and what truncation adds.
+
+    Expansions are left to `InputMetadataV4.compute_attn_info`, the layout of a rank to
+    `InputMetadataV4.prepare_for_mirror_cp`.
 
     `out` maps flat keys ("klen.4") to int32 or bool host tensors: with it nothing is allocated, these tensors are
     filled in place and are the result's. All that the path writes must be there, other keys are ignored; scalars are
@@ -24,10 +27,7 @@ def prepare_prompt_v4(
     Raises a subclass of PreconditionError, before anything is written, when the batch breaks a precondition (P-RATIO,
     P-LEN, P-TABLE, P-STATE, P-NGRAM, P-INT32) or `out` is not what the batch needs (P-OUT).
     """
-    step = _core.plan_prompt(sequences, config)
-    if config.cp_size > 1 or config.yoco_mode != "off":
-        raise NotImplementedError("prompt steps with cp_size > 1 or a yoco_mode")
-    return _fill(step, out)
+    return _fill(_core.plan_prompt(sequences, config), out)
 
 
 def prepare_decode_v4(

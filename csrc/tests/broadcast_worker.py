@@ -24,6 +24,7 @@ from unittest import mock
 import pytest
 import torch
 import torch.distributed as dist
+
 from engine import InputMetadataV4, MetadataConfig, SequenceMetadata, prepare_decode_v4, prepare_prompt_v4
 from engine.broadcast import BroadcastError, broadcast, call
 from engine.broadcast.transfer import LARGE_BYTES, Parcel

@@ -1,6 +1,7 @@
 """What the engine's tests share: a small configuration, sequences that fit it, and poisoned output tensors."""
 
 import torch
+
 from engine import InputMetadataV4, MetadataConfig, SequenceMetadata
 
 POISON = -77
@@ -22,6 +23,19 @@ def config(**changes):
 def prompt_sequence(**changes):
     """Rows at 5 … 7 of a sequence of 8 tokens."""
     fields = {"seqlen_q": 3, "seqlen_k": 8, "block_table": [5], "state_id": 2, "token_ids": range(100, 108)}
+    return SequenceMetadata(**(fields | changes))
+
+
+def chunk(seqlen_q, seqlen_k, **changes):
+    """The last seqlen_q of seqlen_k prompt tokens 100, 101, …, with the blocks they need, and data_len = seqlen_k."""
+    fields = {
+        "seqlen_q": seqlen_q,
+        "seqlen_k": seqlen_k,
+        "block_table": range(seqlen_k // 8 + 1),
+        "token_ids": range(100, 100 + seqlen_k),
+        "recent_tokens": range(seqlen_k),
+        "data_len": seqlen_k,
+    }
     return SequenceMetadata(**(fields | changes))
 
 

@@ -245,7 +245,9 @@ bool Reference::fits() const {
 }
 
 Reference prompt_reference(const Config& config, const std::vector<Sequence>& sequences) {
-  return Writer(config, sequences).prompt();
+  Reference reference = Writer(config, sequences).prompt();
+  add_prompt_modes(config, sequences, reference);
+  return reference;
 }
 
 Reference decode_reference(const Config& config, const std::vector<Sequence>& sequences, int64_t table_columns) {

@@ -29,4 +29,7 @@ struct Reference {
 Reference prompt_reference(const Config& config, const std::vector<Sequence>& sequences);
 Reference decode_reference(const Config& config, const std::vector<Sequence>& sequences, int64_t table_columns);
 
+/// What context parallelism and truncation add to a prompt (sections 7 and 8); `reference` has the full layout.
+void add_prompt_modes(const Config& config, const std::vector<Sequence>& sequences, Reference& reference);
+
 }  // namespace inputmeta::test

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from broadcast_worker import TIMEOUT, Everything, assert_same, everything
+
 from engine.broadcast import MAX_BYTES, BroadcastError, broadcast
 from engine.broadcast.errors import RefusedError
 from engine.broadcast.manifest import MAX_MANIFEST_BYTES, assemble, check_total, decode, describe, encode

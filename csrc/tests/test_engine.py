@@ -2,10 +2,11 @@
 
 import pickle
 
-import engine
 import engine_cases as cases
 import pytest
 import torch
+
+import engine
 
 PREPARE = {
     "prompt": (engine.prepare_prompt_v4, cases.prompt_sequence),

@@ -1,9 +1,10 @@
 """`compute_attn_info` and the container: lazy, idempotent, in place, refused when it cannot fit."""
 
-import engine
 import engine_cases as cases
 import pytest
 import torch
+
+import engine
 
 
 @pytest.fixture

@@ -64,7 +64,7 @@ TEST(a_bucket_a_ratio_and_none_without) {
   CHECK(!step.fields.contains("ks.4"));
   CHECK_EQ(Wide(step.plan.compressed.size()), Wide(1));
   std::vector<std::string> empty;
-  for (const char* const name : step.plan.empty_buckets()) empty.emplace_back(name);
+  for (const char* const name : step.plan.empty_buckets(config)) empty.emplace_back(name);
   CHECK_EQ(empty, std::vector<std::string>{"ks", "ke"});
 }
 

@@ -3,11 +3,12 @@
 import threading
 from array import array
 
-import engine
 import engine_cases as cases
 import numpy as np
 import pytest
 import torch
+
+import engine
 from engine import _core
 
 VALUES = list(range(100, 108))

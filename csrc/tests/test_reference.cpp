@@ -10,6 +10,8 @@
 namespace inputmeta::test {
 namespace {
 
+constexpr int64_t kHuge = int64_t{1} << 62;
+
 class Draw {
  public:
   explicit Draw(uint64_t seed) : engine_(seed) {}
@@ -50,9 +52,12 @@ Config draw_config(Draw& draw, bool huge) {
   config.max_ngram_size = draw.between(0, 4);
   config.pad_token = draw.between(-2, 5);
   if (draw.chance(2)) config.image_sentinel = draw.between(-2, 6);
-  config.cp_size = draw.pick({1, 1, 2, 3, int64_t{1} << 62});
+  config.cp_size = draw.pick({1, 1, 2, 3, kHuge});
+  config.cp_rank = draw.chance(8) ? config.cp_size - 1 : draw.between(0, std::min<int64_t>(3, config.cp_size) - 1);
   config.force_load_balance = draw.chance(2);
-  if (huge && draw.chance(3)) config.swa_block_size = draw.pick({int64_t{1} << 16, kInt32Max - 1, int64_t{1} << 62});
+  config.yoco_mode = static_cast<YocoMode>(draw.between(0, 2));
+  config.yoco_prefill_keep_tokens = draw.chance(9) ? draw.pick({-kHuge, kHuge}) : draw.between(-2, 30);
+  if (huge && draw.chance(3)) config.swa_block_size = draw.pick({int64_t{1} << 16, kInt32Max - 1, kHuge});
   if (huge && draw.chance(4)) {
     config.window_size = kInt32Max / draw.between(1, 3) - draw.between(0, 80);
     config.swa_block_size = std::max(config.swa_block_size, config.window_size);
@@ -88,7 +93,8 @@ OwnedSequence draw_sequence(Draw& draw, const Batch& batch, Path path, bool huge
   for (int64_t b = 0; b * config.block_size < keys; ++b) sequence.block_table.push_back(draw_block(draw, config, huge));
   sequence.scalars.state_id = draw_state(draw, config, huge);
   sequence.scalars.is_placeholder = draw.chance(4);
-  sequence.scalars.swa_valid_start = draw.chance(8) ? int64_t{1} << 62 : draw.chance(2) ? 0 : draw.near(edges, 60);
+  sequence.scalars.swa_valid_start = draw.chance(8) ? kHuge : draw.chance(2) ? 0 : draw.near(edges, 60);
+  sequence.scalars.data_len = draw.chance(9) ? kHuge : draw.chance(2) ? keys : draw.near(edges, 60);
   const int64_t compressed = draw.between(0, keys);
   const auto token = [&draw](int64_t largest) { return static_cast<int32_t>(draw.between(0, largest)); };
   for (int64_t t = 0; t < compressed; ++t) sequence.compressed_tokens.push_back(token(6));

@@ -1,0 +1,243 @@
+#include "bindings/zos.h"
+
+#include <pybind11/stl.h>
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bindings/borrowed.h"
+#include "bindings/tensor_view.h"
+#include "core/zos_decode.h"
+#include "core/zos_gather.h"
+#include "core/zos_inputs.h"
+
+namespace py = pybind11;
+
+namespace inputmeta::bindings {
+namespace {
+
+using Shape = std::vector<int64_t>;
+
+py::tuple shape_of(int64_t rows, int64_t columns) {
+  if (columns < 0) return py::make_tuple(rows);
+  return py::make_tuple(rows, columns);
+}
+
+const char* dtype_name(ZosType type) {
+  switch (type) {
+    case ZosType::int32: return "int32";
+    case ZosType::int64: return "int64";
+    case ZosType::boolean: return "bool";
+  }
+  return "";
+}
+
+/// A planned step, as Step is for the eager paths.
+class ZosStep {
+ public:
+  ZosStep(const py::sequence& sequences, std::shared_ptr<BoundConfig> config)
+      : owner_(std::move(config)),
+        config_(owner_->view()),
+        sequences_(sequences),
+        zos_(plan_zos(config_, sequences_.views())),
+        layout_(zos_, config_) {
+    sequences_.hold();
+  }
+
+  py::list arrays() const {
+    py::list list;
+    for (const ZosArray& array : layout_.arrays) {
+      const py::tuple shape = shape_of(array.rows, array.columns);
+      list.append(py::make_tuple(array.name, dtype_name(array.type), shape, array.offset));
+    }
+    return list;
+  }
+
+  int64_t bytes() const { return layout_.bytes; }
+
+  py::dict scalars() const {
+    py::dict scalars;
+    scalars["num_reqs"] = zos_.plan.num_reqs;
+    scalars["total_q"] = zos_.plan.total_q;
+    scalars["max_seqlen_q"] = zos_.max_seqlen_q;
+    scalars["max_num_blocks"] = zos_.plan.max_num_blocks;
+    return scalars;
+  }
+
+  void fill(const py::tuple& pack) const {
+    const auto bytes = std::as_writable_bytes(TensorView(pack).int32_cells("the pack"));
+    if (static_cast<int64_t>(bytes.size()) != layout_.bytes) throw py::value_error("the pack is not as planned");
+    const py::gil_scoped_release release;
+    fill_zos_inputs(config_, sequences_.views(), zos_, layout_, bytes);
+  }
+
+ private:
+  std::shared_ptr<BoundConfig> owner_;
+  Config config_;
+  BorrowedSequences sequences_;
+  ZosPlan zos_;
+  ZosLayout layout_;
+};
+
+/// ([(key, dtype, shape)] of plain fields, [(name, buckets, shape of one bucket)] of stacked ones).
+py::tuple outputs_of(const BoundConfig& config, int64_t num_reqs, int64_t total_q, int64_t columns) {
+  const Config view = config.view();
+  const Plan plan = plan_zos_outputs(view, num_reqs, total_q, columns);
+  py::list plain;
+  std::map<std::string, std::pair<py::list, py::tuple>> stacked;
+  for (const FieldSpec& spec : zos_fields(plan, view)) {
+    const py::tuple shape = shape_of(spec.rows, spec.columns);
+    if (spec.ratio == 0) {
+      plain.append(py::make_tuple(spec.key(), spec.declaration->dtype == DType::int32 ? "int32" : "bool", shape));
+      continue;
+    }
+    auto& [buckets, size] = stacked[spec.declaration->name];
+    buckets.append(std::to_string(spec.ratio));
+    size = shape;
+  }
+  py::list stacks;
+  for (const auto& [name, stack] : stacked) stacks.append(py::make_tuple(name, stack.first, stack.second));
+  for (const char* const name : plan.empty_buckets(view)) {
+    stacks.append(py::make_tuple(name, py::list(), shape_of(total_q, -1)));
+  }
+  return py::make_tuple(plain, stacks);
+}
+
+/// Tensors by name, each checked for dtype and shape before its address is taken.
+class Tensors {
+ public:
+  explicit Tensors(const py::dict& tensors) {
+    for (const auto& [name, tensor] : tensors) views_.emplace(name.cast<std::string>(), tensor.cast<py::tuple>());
+  }
+
+  const TensorView& at(const std::string& name) const {
+    const auto found = views_.find(name);
+    if (found == views_.end()) throw py::value_error(name + " is missing");
+    return found->second;
+  }
+
+  template <class Cell>
+  Cell* cells(const std::string& name, const char* dtype, const Shape& shape) const {
+    const TensorView& view = at(name);
+    if (view.dtype != dtype || view.shape != shape) throw py::value_error(name + " is not the tensor that was planned");
+    return static_cast<Cell*>(view.address);
+  }
+
+  /// A stack [buckets, q_stride >= rows, columns]; columns 1: two dimensions.
+  ZosStack stack(const std::string& name, size_t buckets, int64_t rows, int64_t columns) const {
+    if (buckets == 0) return {};
+    const TensorView& view = at(name);
+    const size_t dimensions = columns == 1 ? 2 : 3;
+    const bool has_shape = view.shape.size() == dimensions && view.shape[0] == static_cast<int64_t>(buckets) &&
+                           view.shape[1] >= rows && (columns == 1 || view.shape[2] == columns);
+    if (view.dtype != "int32" || !has_shape) throw py::value_error(name + " is not the stack that was planned");
+    return {static_cast<int32_t*>(view.address), view.shape[1] * columns};
+  }
+
+ private:
+  std::map<std::string, TensorView> views_;
+};
+
+ZosInputs inputs_from(const Tensors& arrays) {
+  ZosInputs inputs;
+  const Shape& shape = arrays.at("seqlens_q").shape;
+  inputs.num_reqs = shape.empty() ? 0 : shape[0];
+  const Shape each = {inputs.num_reqs};
+  inputs.seqlens_q = arrays.cells<int32_t>("seqlens_q", "int32", each);
+  inputs.seqlens_k = arrays.cells<int32_t>("seqlens_k", "int32", each);
+  inputs.cu_seqlens_q = arrays.cells<int32_t>("cu_seqlens_q", "int32", each);
+  inputs.state_ids = arrays.cells<int32_t>("state_ids", "int32", each);
+  inputs.is_placeholder = arrays.cells<bool>("is_placeholder", "bool", each);
+  inputs.block_tables_offsets = arrays.cells<int64_t>("block_tables_offsets", "int64", {inputs.num_reqs + 1});
+  inputs.block_tables = arrays.cells<int32_t>("block_tables", "int32", arrays.at("block_tables").shape);
+  return inputs;
+}
+
+ZosOutputs outputs_from(const Tensors& fields, const ZosConstants& constants, int64_t total_q) {
+  const Shape each = {total_q};
+  const Shape pairs = {total_q, 2};
+  return {.positions = fields.cells<int32_t>("positions", "int32", each),
+          .gate_force_random = fields.cells<bool>("gate_force_random", "bool", each),
+          .valid_token_mask = fields.cells<bool>("valid_token_mask", "bool", each),
+          .query_indices = fields.cells<int32_t>("query_indices", "int32", each),
+          .context_lens = fields.cells<int32_t>("context_lens", "int32", each),
+          .state_block_idx = fields.cells<int32_t>("state_block_idx", "int32", each),
+          .slot_mapping_store_swa = fields.cells<int32_t>("slot_mapping_store_swa", "int32", each),
+          .kv_swa_index_offset_len = fields.cells<int32_t>("kv_swa_index_offset_len", "int32", pairs),
+          .positions_c = fields.stack("positions_c", constants.ca.size(), total_q, 1),
+          .slot_mapping_store_ca = fields.stack("slot_mapping_store_ca", constants.ca.size(), total_q, 1),
+          .klen = fields.stack("klen", constants.sparse.size(), total_q, 1),
+          .kv_ca_index_offset_len = fields.stack("kv_ca_index_offset_len", constants.dense.size(), total_q, 2)};
+}
+
+/// Both kernels: every per-row field of the step, then its block tables.
+void run_kernels(const BoundConfig& config, const py::dict& arrays, const py::dict& fields) {
+  const Tensors inputs_by_name(arrays);
+  const Tensors outputs_by_name(fields);
+  const TensorView& tables = outputs_by_name.at("block_tables");
+  if (tables.shape.size() != 2 || tables.dtype != "int32") throw py::value_error("block_tables is not as planned");
+  const int64_t total_q = tables.shape[0];
+  const int64_t columns = tables.shape[1];
+  const Config view = config.view();
+  const Plan plan = plan_zos_outputs(view, 0, total_q, columns);
+  const ZosConstants constants(view, plan.ratios, columns);
+  const ZosInputs inputs = inputs_from(inputs_by_name);
+  const ZosOutputs outputs = outputs_from(outputs_by_name, constants, total_q);
+  check_zos_arrays(inputs, plan.ratios, total_q, columns, inputs_by_name.at("block_tables").cells());
+  const py::gil_scoped_release release;
+  zos_decode_kernel(inputs, constants, outputs);
+  zos_block_tables_kernel(inputs, columns, static_cast<int32_t*>(tables.address));
+}
+
+/// cu_seqlens_q is an input, or with `sums` an output.
+void run_gather(const py::dict& arrays, const py::tuple& out, const std::optional<py::tuple>& sums) {
+  const Tensors tensors(arrays);
+  const TensorView& predict = tensors.at("prev_predict");
+  const int64_t columns = predict.shape.size() == 2 ? predict.shape[1] : 0;
+  const auto cells = [&](const char* name) { return tensors.at(name).int32_cells(name); };
+  const ZosTokens tokens = {.fresh_input_ids = cells("fresh_input_ids"),
+                            .prev_sampled = cells("prev_sampled"),
+                            .prev_predict = predict.int32_rows("prev_predict", columns),
+                            .predict_columns = columns,
+                            .remap = cells("remap"),
+                            .seqlens_q = cells("seqlens_q"),
+                            .cu_seqlens_q = sums ? std::span<int32_t>() : cells("cu_seqlens_q")};
+  const auto ends = sums ? TensorView(*sums).int32_cells("cu_seqlens_q") : std::span<int32_t>();
+  const auto rows = TensorView(out).int32_cells("out");
+  const bool shapes_agree = predict.shape[0] == static_cast<int64_t>(tokens.prev_sampled.size()) &&
+                            tokens.seqlens_q.size() == tokens.remap.size() &&
+                            (sums ? ends.size() : tokens.cu_seqlens_q.size()) == tokens.remap.size() &&
+                            rows.size() == tokens.fresh_input_ids.size();
+  if (!shapes_agree) throw py::value_error("the arrays of the gather do not have the same sequences or rows");
+  check_gather(tokens);
+  const py::gil_scoped_release release;
+  gather_input_ids(tokens, rows);
+  if (!ends.empty()) sum_seqlens(tokens.seqlens_q, ends);
+}
+
+}  // namespace
+
+void bind_zos(py::module_& module) {
+  py::class_<ZosStep>(module, "ZosStep", "A planned ZOS decode step: every precondition but P-OUT holds.")
+      .def("arrays", &ZosStep::arrays)
+      .def("bytes", &ZosStep::bytes)
+      .def("scalars", &ZosStep::scalars)
+      .def("fill", &ZosStep::fill, py::arg("pack"));
+  module.def(
+      "plan_zos",
+      [](const py::sequence& sequences, std::shared_ptr<BoundConfig> config) {
+        return std::make_unique<ZosStep>(sequences, std::move(config));
+      },
+      py::arg("sequences"), py::arg("config").none(false));
+  module.def("zos_outputs", &outputs_of, py::arg("config").none(false), py::arg("num_reqs"), py::arg("total_q"),
+             py::arg("columns"));
+  module.def("zos_decode", &run_kernels, py::arg("config").none(false), py::arg("arrays"), py::arg("fields"));
+  module.def("zos_gather", &run_gather, py::arg("arrays"), py::arg("out"), py::arg("sums") = py::none());
+}
+
+}  // namespace inputmeta::bindings
