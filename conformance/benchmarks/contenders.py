@@ -24,9 +24,9 @@ from dataclasses import fields as dataclass_fields
 from itertools import cycle
 from typing import Any
 
-import engine
 import torch
 
+import engine
 from conformance.benchmarks import numpy_reference
 from conformance.benchmarks.measure import Run
 from conformance.benchmarks.workloads import BatchSequence, Config, Workload

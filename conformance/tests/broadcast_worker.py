@@ -1,0 +1,78 @@
+"""One rank of a broadcast test: ``broadcast_worker.py RANK WORLD STORE CASES FAULT``.
+
+Rank 0 builds the container of every case and broadcasts it; every rank, which has the same cases, checks what arrived
+against its own build. ``FAULT`` names a fault to plant on the way, or ``none``. Prints one line; exit code 0 or 1.
+"""
+
+import json
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+import engine
+from conformance.batch import step_request
+from conformance.casefile import decode_case
+from conformance.containers import leaves, same
+from conformance.relations import RelationError, require
+from conformance.subjects.engine import EngineSubject
+
+TIMEOUT = timedelta(seconds=60)
+
+
+def with_alias(container: engine.InputMetadataV4) -> engine.InputMetadataV4:
+    """The container with one tensor referenced twice and one empty dict."""
+    container.kv_swa_index = container.positions
+    container.kv_ca_index = {}
+    return container
+
+
+def planted(fault: str, container: engine.InputMetadataV4) -> engine.InputMetadataV4:
+    """What a broken broadcast would deliver."""
+    if fault == "sent-twice":
+        container.kv_swa_index = container.positions.clone()
+    elif fault == "empty-dict-dropped":
+        container.kv_ca_index = None
+    elif fault == "none-on-one-rank":
+        container.cu_seqlens_q = None
+    elif fault == "stale-value" and container.total_q:
+        container.positions[0] += 1
+    return container
+
+
+def check(received: engine.InputMetadataV4, wanted: engine.InputMetadataV4) -> None:
+    """Field by field, the alias and the empty dict included."""
+    got, want = leaves(received), leaves(wanted)
+    require(got.keys() == want.keys(), f"fields {sorted(got.keys() ^ want.keys())} differ")
+    for key, value in want.items():
+        require(same(got[key], value), f"{key} differs")
+    require(received.kv_swa_index is received.positions, "a tensor referenced twice arrived as two")
+    require(received.kv_ca_index == {}, "an empty dict did not arrive")
+
+
+def main() -> int:
+    """Run one rank over all cases."""
+    torch.set_num_threads(1)
+    rank, world, store, cases, fault = int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:6]
+    dist.init_process_group("gloo", store=dist.FileStore(store, world), rank=rank, world_size=world, timeout=TIMEOUT)
+    subject = EngineSubject()
+    try:
+        for text in json.loads(Path(cases).read_text()):
+            case = decode_case(text.encode())
+            for index in range(len(case.steps)):
+                own = with_alias(subject.container(step_request(case, index, in_place=False)))
+                received = engine.InputMetadataV4.broadcast(
+                    own if rank == 0 else None, src=0, device_group=None, control_group=None, timeout=TIMEOUT
+                )
+                check(planted(fault, received) if rank == world - 1 else received, own)
+    except RelationError as error:
+        print(f"rank {rank}: {error}")
+        return 1
+    print(f"rank {rank}: equal")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
