@@ -2,11 +2,14 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
+from datetime import timedelta
 from typing import Any, ClassVar, Self
 
 import torch
+import torch.distributed
 
 from engine import _core
+from engine.broadcast import broadcast
 from engine.copying import copy_tensors
 from engine.expansion import EXPANSIONS, expand
 from engine.mirror import GATHERED, GatheredField, mirror
@@ -269,6 +272,35 @@ class InputMetadataV4:
         anything is copied, for a tensor that only one of the two has, or that differs in shape or dtype.
         """
         copy_tensors(self.to_flatten_dict(), other.to_flatten_dict())
+
+    @classmethod
+    def broadcast(
+        cls,
+        metadata: Self | None,
+        *,
+        src: int,
+        timeout: timedelta,
+        device_group: torch.distributed.ProcessGroup | None = None,
+        control_group: torch.distributed.ProcessGroup | None = None,
+        device: torch.device | None = None,
+        template: Self | None = None,
+    ) -> Self:
+        """The container of rank `src` on every rank: tensors through the device group, the rest through a gloo group.
+
+        `metadata` is rank `src`'s own, None elsewhere. A tensor that is referenced twice is sent once and is one tensor
+        there; empty dicts arrive. Raises engine.broadcast.BroadcastError, on every rank and within `timeout`, when a
+        rank is gone or its `template` does not fit. See engine.broadcast for what may be sent.
+        """
+        return broadcast(
+            metadata,
+            src=src,
+            container=cls,
+            device_group=device_group,
+            control_group=control_group,
+            timeout=timeout,
+            device=device,
+            template=template,
+        )
 
     @staticmethod
     def get_clean_list() -> list[str]:
