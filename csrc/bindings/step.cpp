@@ -20,22 +20,6 @@ py::tuple shape_of(const FieldSpec& spec) {
   return py::make_tuple(spec.rows, spec.columns);
 }
 
-using Owners = std::vector<std::shared_ptr<BoundSequence>>;
-
-/// One caster for all items: each new one would look the type up again.
-Owners owners_from(const py::sequence& sequences) {
-  py::detail::make_caster<std::shared_ptr<BoundSequence>> caster;
-  Owners owners;
-  owners.reserve(sequences.size());
-  for (const py::handle item : sequences) {
-    if (item.is_none() || !caster.load(item, false)) {
-      throw py::type_error("item " + std::to_string(owners.size()) + " of the sequences is not a SequenceMetadata");
-    }
-    owners.push_back(py::detail::cast_op<std::shared_ptr<BoundSequence>>(caster));
-  }
-  return owners;
-}
-
 /// The allocation is Python's; a tensor that is not the planned one would be written past its end.
 void require_planned(const FieldSpec& spec, const TensorView& tensor) {
   const bool has_shape = spec.columns < 0 ? tensor.shape == std::vector<int64_t>{spec.rows}
@@ -47,18 +31,13 @@ void require_planned(const FieldSpec& spec, const TensorView& tensor) {
 
 }  // namespace
 
-Step::Step(Path path, std::shared_ptr<BoundConfig> config, std::vector<std::shared_ptr<BoundSequence>> sequences,
+Step::Step(Path path, std::shared_ptr<BoundConfig> config, const py::sequence& sequences,
            std::optional<int64_t> table_columns)
-    : owner_(std::move(config)), owners_(std::move(sequences)), config_(owner_->view()) {
-  sequences_.reserve(owners_.size());
-  for (const auto& owner : owners_) sequences_.push_back(owner->view());
-  plan_ = path == Path::prompt ? plan_prompt(config_, sequences_) : plan_decode(config_, sequences_, table_columns);
+    : owner_(std::move(config)), config_(owner_->view()), sequences_(sequences) {
+  plan_ = path == Path::prompt ? plan_prompt(config_, sequences_.views())
+                               : plan_decode(config_, sequences_.views(), table_columns);
   specs_ = plan_.fields(config_);
-  for (const auto& owner : owners_) ++owner->borrowers;
-}
-
-Step::~Step() {
-  for (const auto& owner : owners_) --owner->borrowers;
+  sequences_.hold();
 }
 
 py::list Step::fields() const {
@@ -109,7 +88,7 @@ void Step::fill(const py::list& tensors) const {
     outputs.bind(specs_[k], tensor.address);
   }
   const py::gil_scoped_release release;
-  inputmeta::fill({config_, sequences_, plan_}, outputs);
+  inputmeta::fill({config_, sequences_.views(), plan_}, outputs);
 }
 
 void bind_step(py::module_& module) {
@@ -121,13 +100,13 @@ void bind_step(py::module_& module) {
   module.def(
       "plan_prompt",
       [](const py::sequence& sequences, std::shared_ptr<BoundConfig> config) {
-        return std::make_unique<Step>(Path::prompt, std::move(config), owners_from(sequences), std::nullopt);
+        return std::make_unique<Step>(Path::prompt, std::move(config), sequences, std::nullopt);
       },
       py::arg("sequences"), py::arg("config").none(false));
   module.def(
       "plan_decode",
       [](const py::sequence& sequences, std::shared_ptr<BoundConfig> config, std::optional<int64_t> table_columns) {
-        return std::make_unique<Step>(Path::decode, std::move(config), owners_from(sequences), table_columns);
+        return std::make_unique<Step>(Path::decode, std::move(config), sequences, table_columns);
       },
       py::arg("sequences"), py::arg("config").none(false), py::arg("table_columns") = py::none());
 }

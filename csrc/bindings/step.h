@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "bindings/borrowed.h"
 #include "bindings/metadata.h"
 #include "core/plan.h"
 
@@ -15,11 +16,8 @@ namespace inputmeta::bindings {
 /// Borrows the sequences from the plan on, so that what was checked is what is filled; gives them back when dropped.
 class Step {
  public:
-  Step(Path path, std::shared_ptr<BoundConfig> config, std::vector<std::shared_ptr<BoundSequence>> sequences,
+  Step(Path path, std::shared_ptr<BoundConfig> config, const pybind11::sequence& sequences,
        std::optional<int64_t> table_columns);
-  ~Step();
-  Step(const Step&) = delete;
-  Step& operator=(const Step&) = delete;
 
   /// (key, dtype, shape) of every tensor to bring to fill(), in this order.
   pybind11::list fields() const;
@@ -32,9 +30,8 @@ class Step {
 
  private:
   std::shared_ptr<BoundConfig> owner_;
-  std::vector<std::shared_ptr<BoundSequence>> owners_;
   Config config_;
-  std::vector<Sequence> sequences_;
+  BorrowedSequences sequences_;
   Plan plan_;
   std::vector<FieldSpec> specs_;
 };

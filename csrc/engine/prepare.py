@@ -3,11 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
-
 from engine import _core
 from engine.container import InputMetadataV4
-from engine.tensors import tensor_for
+from engine.tensors import table_columns, tensor_for
 
 
 def prepare_prompt_v4(
@@ -39,13 +37,7 @@ def prepare_decode_v4(
 
     `block_tables` of `out` may have more columns than the batch needs (I-4); the offsets then count with these columns.
     """
-    return _fill(_core.plan_decode(sequences, config, _table_columns(out)), out)
-
-
-def _table_columns(out: Mapping[str, Any] | None) -> int | None:
-    """Columns of the caller's block tables; None when there are none to speak of, which P-OUT then reports."""
-    tables = None if out is None else out.get("block_tables")
-    return tables.shape[1] if isinstance(tables, torch.Tensor) and tables.ndim == 2 else None
+    return _fill(_core.plan_decode(sequences, config, table_columns(out)), out)
 
 
 def _fill(step: _core.Step, out: Mapping[str, Any] | None) -> InputMetadataV4:

@@ -41,6 +41,12 @@ def view_of(tensor: torch.Tensor) -> TensorView:
     return tensor.data_ptr(), tensor.shape, _NAMES[tensor.dtype]
 
 
+def table_columns(out: Mapping[str, Any] | None) -> int | None:
+    """Columns of the caller's block tables; None when there are none to speak of, which P-OUT then reports."""
+    tables = None if out is None else out.get("block_tables")
+    return tables.shape[1] if isinstance(tables, torch.Tensor) and tables.ndim == 2 else None
+
+
 def tensor_for(plan: FieldPlan, out: Mapping[str, Any] | None) -> torch.Tensor:
     """The tensor that a planned field is written to: the caller's own if `out` is given, else a new one.
 

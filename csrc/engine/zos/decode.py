@@ -9,7 +9,7 @@ import torch
 
 from engine import _core
 from engine.container import InputMetadataV4
-from engine.tensors import TensorView, view_of
+from engine.tensors import TensorView, table_columns, view_of
 from engine.zos.buffers import get_or_create, get_or_create_stacked
 from engine.zos.inputs import MetadataZOS
 
@@ -46,7 +46,7 @@ def prepare_decode_v4_zos(
     if device.type != "cpu":
         raise NotImplementedError(f"ZOS decode on {device}")
     _require_same_engine(metadata_zos.config, config)
-    columns = max(metadata_zos.max_num_blocks, _table_columns(out))
+    columns = max(metadata_zos.max_num_blocks, table_columns(out) or 0)
     plain, stacks = _core.zos_outputs(config, metadata_zos.num_reqs, metadata_zos.total_q, columns)
     flat: dict[str, Any] = {key: get_or_create(key, size, _DTYPES[dtype], out, device) for key, dtype, size in plain}
     written = dict(flat)
@@ -69,12 +69,6 @@ def _require_same_engine(planned: _core.MetadataConfig, config: _core.MetadataCo
     for name in _DECISIVE:
         if getattr(planned, name) != getattr(config, name):
             raise ValueError(f"{name} of the config is {getattr(config, name)}, the step was extracted with another")
-
-
-def _table_columns(out: Mapping[str, Any] | None) -> int:
-    """Columns of the caller's block tables; 0 when there are none to speak of, which P-OUT then reports."""
-    tables = None if out is None else out.get("block_tables")
-    return tables.shape[1] if isinstance(tables, torch.Tensor) and tables.ndim == 2 else 0
 
 
 def _copied_fields(metadata_zos: MetadataZOS, flat: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
