@@ -1,5 +1,6 @@
 #include "bindings/host_array.h"
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 
@@ -81,11 +82,19 @@ void HostArray::append_sequence(py::handle source) {
   }
 }
 
+IntArray HostArray::view_with_largest() const {
+  if (!largest_) largest_ = largest_unsigned(values_);
+  IntArray array = view();
+  array.known_largest = largest_;
+  return array;
+}
+
 void HostArray::append(py::handle source) {
   HostArray added;  // so that a failure half-way leaves this array as it was
   if (!added.append_buffer(source)) added.append_sequence(source);
   const size_t offset = values_.size();
   values_.insert(values_.end(), added.values_.begin(), added.values_.end());
+  if (largest_) largest_ = std::max(*largest_, largest_unsigned(added.values_));
   for (auto& [index, text] : added.outside_) outside_.emplace_back(offset + index, std::move(text));
 }
 

@@ -4,6 +4,7 @@
 #include <pybind11/pybind11.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,7 +21,11 @@ class HostArray {
   void assign(pybind11::handle source);
   void append(pybind11::handle source);
 
-  IntArray view() const { return {values_, outside_.empty() ? std::string_view() : outside_.front().second}; }
+  IntArray view() const {
+    return {values_, outside_.empty() ? std::string_view() : outside_.front().second, std::nullopt};
+  }
+  /// view() with its largest value, which is looked for once after each assignment.
+  IntArray view_with_largest() const;
   pybind11::list to_list() const;
   size_t size() const { return values_.size(); }
 
@@ -33,6 +38,7 @@ class HostArray {
 
   std::vector<int32_t> values_;
   std::vector<std::pair<size_t, std::string>> outside_;  ///< index, decimal text
+  mutable std::optional<uint32_t> largest_;              ///< of values_, if it is known
 };
 
 /// A scalar of the specification: any integer up to 2^62 in size, else OverflowError; no integer, TypeError.

@@ -174,11 +174,11 @@ Config BoundConfig::view() const {
 
 Sequence BoundSequence::view() const {
   Sequence lent = scalars;
-  lent.block_table = block_table.view();
+  lent.block_table = block_table.view_with_largest();
   lent.token_ids = token_ids.view();
   lent.draft_tokens = draft_tokens.view();
   lent.compressed_tokens = compressed_tokens.view();
-  lent.recent_tokens = recent_tokens.view();
+  lent.recent_tokens = recent_tokens.view_with_largest();
   return lent;
 }
 

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/runs.h"
+
 namespace inputmeta {
 
 enum class Path { prompt, decode };
@@ -18,9 +20,12 @@ enum class YocoMode { off, mask, compact };
 struct IntArray {
   std::span<const int32_t> values;
   std::string_view outside;
+  /// largest_unsigned(values), if the owner keeps it: a plan then need not read arrays that no step changed.
+  std::optional<uint32_t> known_largest;
 
   int64_t size() const { return static_cast<int64_t>(values.size()); }
   int32_t operator[](int64_t index) const { return values[static_cast<size_t>(index)]; }
+  uint32_t largest() const { return known_largest ? *known_largest : largest_unsigned(values); }
 };
 
 /// Fixed for an engine. Integers may be anything up to 2^62 in size: P-RATIO is checked by the plan, not by the type.

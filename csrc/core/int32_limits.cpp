@@ -7,7 +7,6 @@
 #include "core/compressed.h"
 #include "core/error.h"
 #include "core/mirror.h"
-#include "core/runs.h"
 #include "core/truncation.h"
 
 namespace inputmeta {
@@ -36,7 +35,7 @@ Wide largest_slot(const Sequence& sequence, int64_t first, int64_t end, const Ra
 /// F-CSLOT where it is stored (never for a placeholder) and, in decode, where the dense expansion reads it.
 void check_slots(const Batch& batch, int64_t index, const Sequence& sequence) {
   // Nearly always no block of the table can reach the bound, at any place and ratio: one pass instead of two a ratio.
-  const Wide largest_block = largest_unsigned(sequence.block_table.values);
+  const Wide largest_block = sequence.block_table.largest();
   if (fits_int32((largest_block + 1) * batch.plan.ratios.smallest().tokens_per_block() - 1)) return;
   for (const Ratio& ratio : batch.plan.ratios.ca) {
     const CompressedRange stored = compressed_range(sequence, ratio);

@@ -6,7 +6,6 @@
 
 #include "core/blocks.h"
 #include "core/error.h"
-#include "core/runs.h"
 
 namespace inputmeta {
 namespace {
@@ -65,7 +64,7 @@ void check_table(const Ratios& ratios, std::span<const Sequence> sequences) {
                    "covers cdiv(seqlen_k // m, block_size // m) = " + std::to_string(needed) + " blocks");
     }
     const auto blocks = sequence.block_table.values;
-    if (largest_unsigned(blocks) <= kInt32Max) return;
+    if (sequence.block_table.largest() <= kInt32Max) return;
     const auto negative = std::find_if(blocks.begin(), blocks.end(), [](int32_t block) { return block < 0; });
     refuse(Condition::table, index, "block_table", *negative,
            "entries >= 0 (entry " + std::to_string(negative - blocks.begin()) + ")");
@@ -92,7 +91,7 @@ void check_ngram(const Config& config, std::span<const Sequence> sequences) {
       refuse_count(Condition::ngram, index, "recent_tokens", known, "tokens with compressed_tokens",
                    "len(compressed_tokens) + len(recent_tokens) >= seqlen_k = " + std::to_string(sequence.seqlen_k));
     }
-    const uint32_t largest = largest_unsigned(sequence.recent_tokens.values);
+    const uint32_t largest = sequence.recent_tokens.largest();
     if (largest >= vocabulary && sequence.recent_tokens.size() > 0) {
       refuse(Condition::ngram, index, "recent_tokens", static_cast<int32_t>(largest),
              "0 <= token < len(lookup_table) = " + std::to_string(vocabulary));

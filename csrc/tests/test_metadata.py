@@ -143,6 +143,23 @@ def test_a_scheduler_updates_its_sequences():
     assert prepared[0].input_ids.tolist() == [110]
 
 
+def test_what_is_known_of_an_array_follows_its_changes():
+    """The plan keeps the largest entry of an array between steps: appending and assigning must renew it."""
+    sequence = cases.prompt_sequence()
+    engine.prepare_prompt_v4([sequence], cases.config())
+    sequence.append_blocks([-1])
+    with pytest.raises(engine.TableError, match="entries >= 0"):
+        engine.prepare_prompt_v4([sequence], cases.config())
+    sequence.block_table = [5]
+    engine.prepare_prompt_v4([sequence], cases.config())
+    sequence.append_blocks([3, -2, 4])
+    with pytest.raises(engine.TableError, match="entry 2"):
+        engine.prepare_prompt_v4([sequence], cases.config())
+    sequence.block_table = [2**31 - 1]
+    with pytest.raises(engine.Int32Error, match="slot_mapping_store_ca"):
+        engine.prepare_prompt_v4([sequence], cases.config())
+
+
 def test_appending_to_itself():
     sequence = cases.prompt_sequence()
     sequence.append_tokens(sequence.token_ids)
