@@ -67,24 +67,25 @@ def build_prompt(
     """A prompt step; with context parallel ranks, this rank's mirror of it (I-15)."""
     if request.config.cp_size <= 1:
         return engine.prepare_prompt_v4(sequences, config, out=out)
-    metadata = engine.prepare_prompt_v4(sequences, config, out=full_layout(request, out))
+    metadata = engine.prepare_prompt_v4(sequences, config, out=full_layout(out))
     metadata.prepare_for_mirror_cp(config, out=out)
     return metadata
 
 
-def full_layout(request: Request, out: Buffers) -> Buffers:
+def full_layout(out: Buffers) -> Buffers:
     """Buffers for the step before it is mirrored: the caller's where it keeps the field, scratch where it does not."""
     if out is None:
         return None
-    rows = max(1, sum(sequence.seqlen_q for sequence in request.sequences))
+    positions = out.get("positions_cp")  # of the full layout; the lengths of an invalid batch say nothing
+    rows = 1 if positions is None else positions.shape[0]
     full = {}
     for key, buffer in out.items():
         if oracle.FIELDS[key.partition(".")[0]].mirrored:
             full[key] = torch.empty((rows, *buffer.shape[1:]), dtype=buffer.dtype)
         else:
             full[key] = buffer
-    if "positions_cp" in out:
-        full["positions"] = out["positions_cp"]
+    if positions is not None:
+        full["positions"] = positions
     return full
 
 
