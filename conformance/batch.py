@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 import oracle
 from conformance.casefile import case_id
-from conformance.cases import Array, Case, Cell, Config, Refusal, Sequence, StepExpected
+from conformance.cases import Array, Case, Cell, Config, Refusal, StepExpected
+from conformance.cases import Sequence as CaseSequence
 from conformance.subjects.base import Request
 
 MAX_EXPANDED_CELLS = 2**16
@@ -18,9 +21,9 @@ def oracle_config(config: Config) -> oracle.MetadataConfig:
     return oracle.MetadataConfig(**{name: getattr(config, name) for name in config.__struct_fields__})
 
 
-def oracle_sequences(step: tuple[Sequence, ...]) -> list[oracle.SequenceMetadata]:
+def oracle_sequences(step: tuple[CaseSequence, ...]) -> list[oracle.SequenceMetadata]:
     """One step's sequences as the oracle's type."""
-    names = Sequence.__struct_fields__
+    names = CaseSequence.__struct_fields__
     return [oracle.SequenceMetadata(**{name: getattr(sequence, name) for name in names}) for sequence in step]
 
 
@@ -37,13 +40,15 @@ def step_request(case: Case, index: int, *, in_place: bool = True) -> Request:
     )
 
 
-def affordable_expansions(config: oracle.MetadataConfig, sequences: list[oracle.SequenceMetadata]) -> frozenset[str]:
-    """The expansions that stay within ``MAX_EXPANDED_CELLS``: a rule of the case alone, so that a case replays."""
+def affordable_expansions(
+    config: oracle.MetadataConfig, sequences: Sequence[oracle.SequenceMetadata], most_cells: int = MAX_EXPANDED_CELLS
+) -> frozenset[str]:
+    """The expansions that stay within ``most_cells`` each: a rule of the case alone, so that a case replays."""
     rows = max(1, sum(sequence.seqlen_q for sequence in sequences))
     names = set()
-    if rows * config.window_size <= MAX_EXPANDED_CELLS:
+    if rows * config.window_size <= most_cells:
         names |= {"kv_swa_full_index", "kv_swa_index"}
-    if rows * (config.max_model_len // max(1, min(config.dense_ratios, default=1)) + 128) <= MAX_EXPANDED_CELLS:
+    if rows * (config.max_model_len // max(1, min(config.dense_ratios, default=1)) + 128) <= most_cells:
         names.add("kv_ca_index")
     return frozenset(names)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Annotated
@@ -11,14 +12,17 @@ import typer
 
 import oracle
 from conformance import exits
-from conformance.batch import field_array, step_request
+from conformance.batch import affordable_expansions, field_array, step_request
 from conformance.campaigns import replay_command
 from conformance.casefile import CaseError, load_case
-from conformance.console import fail, say
+from conformance.console import fail, say, stderr
 from conformance.corpus_tools import add_case, bundled_corpus, format_corpus, lint_corpus, load_corpus
 from conformance.report import describe
 from conformance.runner import run_case
 from conformance.subjects import Subject
+
+PRINTED_CELLS = 2**22
+"""Largest expansion, in cells, that the command `oracle` prints."""
 
 
 def print_oracle(path: Path, output: Path, step: int | None) -> int:
@@ -38,6 +42,10 @@ def print_oracle(path: Path, output: Path, step: int | None) -> int:
         for error in broken:
             fail(f"{path}: {error}")
         return exits.REFUSED
+    expand = affordable_expansions(request.config, request.sequences, PRINTED_CELLS)
+    request = dataclasses.replace(request, expand=expand)
+    for name in sorted(set(oracle.EXPANSIONS) - expand):
+        stderr.print(f"{name}: left out, it has more than {PRINTED_CELLS} cells", highlight=False, soft_wrap=True)
     fields = {key: msgspec.to_builtins(field_array(field)) for key, field in request.expected().items()}
     lines = (f" {json.dumps(key)}: {json.dumps(array)}" for key, array in fields.items())
     text = "{\n" + ",\n".join(lines) + "\n}"

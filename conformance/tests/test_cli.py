@@ -52,6 +52,16 @@ def test_oracle_shows_undefined_cells_as_null(saved) -> None:
     assert json.loads(result.stdout)["block_tables"]["data"] == [[7, None, None]]
 
 
+def test_oracle_expands_a_long_context_and_says_what_it_leaves_out(saved) -> None:
+    config = msgspec.structs.replace(CONFIG, max_model_len=131_072)
+    wide = run("oracle", saved(config=config))
+    assert json.loads(wide.stdout)["kv_ca_index.1"]["shape"] == [2, 131_072]
+    assert wide.stderr == ""
+    endless = run("oracle", saved(config=msgspec.structs.replace(CONFIG, window_size=2**23, swa_block_size=2**23)))
+    assert "kv_swa_full_index" not in json.loads(endless.stdout)
+    assert "kv_swa_full_index: left out, it has more than 4194304 cells" in endless.stderr
+
+
 def test_oracle_writes_a_file(saved, tmp_path: Path) -> None:
     target = tmp_path / "expected.json"
     assert run("oracle", saved(), "-o", str(target)).exit_code == exits.CONFORMS
