@@ -19,7 +19,7 @@ void fill(const Batch& batch, const Outputs& outputs) {
     fill_compressed_prompt(batch, outputs);
     fill_compressed_load_plan(batch, outputs);
     fill_key_ranges(batch, outputs);
-    fill_truncation(batch, outputs);
+    fill_yoco_truncation_metadata(batch, outputs);
   } else {
     fill_window_decode(batch, outputs);
     fill_compressed_decode(batch, outputs);

@@ -128,7 +128,7 @@ ConsumerPlan plan_consumer(const Config& config, std::span<const Sequence> seque
   return plan;
 }
 
-void fill_truncation(const Batch& batch, const Outputs& outputs) {
+void fill_yoco_truncation_metadata(const Batch& batch, const Outputs& outputs) {
   if (batch.config.yoco_mode == YocoMode::mask) fill_mask(batch, outputs);
   if (batch.config.yoco_mode != YocoMode::compact) return;
   fill_kept_rows(batch, outputs);

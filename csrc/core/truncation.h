@@ -49,6 +49,6 @@ void check_truncation_int32(const Batch& batch);
 
 /// Prompt: the yoco_* fields of the configured mode (F-CLIP, F-VIS, F-COMPACT, F-CONTRIB). Reads cu_seqlens_k, which is
 /// filled before.
-void fill_truncation(const Batch& batch, const Outputs& outputs);
+void fill_yoco_truncation_metadata(const Batch& batch, const Outputs& outputs);
 
 }  // namespace inputmeta
