@@ -37,7 +37,8 @@ def test_native_tests_are_clean_under_the_sanitizers():
     options = ("PYTHON=OFF", "BUILD_TESTS=ON", "SANITIZE=ON")
     run(
         *(cmake, "-S", str(SOURCES), "-B", str(BUILD), "-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={ninja}"),
-        *("-DCMAKE_BUILD_TYPE=RelWithDebInfo", *(f"-DINPUTMETA_{option}" for option in options)),
+        *("-DCMAKE_BUILD_TYPE=RelWithDebInfo", "-DCMAKE_COMPILE_WARNING_AS_ERROR=ON"),
+        *(f"-DINPUTMETA_{option}" for option in options),
     )
     run(cmake, "--build", str(BUILD), "--parallel", "2")
     report = run(ctest, "--test-dir", str(BUILD), "--output-on-failure")

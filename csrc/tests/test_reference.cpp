@@ -45,7 +45,7 @@ Config draw_config(Draw& draw, bool huge) {
   if (draw.chance(2)) config.sparse_ratios.push_back(draw.pick(ratios));
   if (draw.chance(2)) config.sparse_ratios.push_back(config.block_size);
   if (draw.chance(4)) config.dense_ratios.push_back(config.block_size % 3 == 0 ? 3 : 2);
-  if (config.dense_ratios.empty() && config.sparse_ratios.empty()) config.dense_ratios = {4};
+  if (config.dense_ratios.empty() && config.sparse_ratios.empty()) config.dense_ratios.push_back(4);
   config.window_size = draw.between(1, 6);
   config.swa_block_size = config.window_size + draw.between(0, 3);
   config.max_model_len = 60;
