@@ -19,7 +19,7 @@ from conformance.cases import Case
 from conformance.compare import Wanted, compare_field, compare_fields, finding
 from conformance.refusal import check_refusal, one_line
 from conformance.subjects.base import Rejection, Request, Result, Subject
-from conformance.verdicts import Finding, Verdict, oracle_name
+from conformance.verdicts import Finding, Verdict, field_name
 
 
 @dataclass
@@ -104,8 +104,8 @@ def merge_passes(passes: list[list[Finding]]) -> list[Finding]:
 def claimed_step(request: Request, index: int, subject: Subject, outcome: Outcome) -> ValidStep:
     """The oracle's fields of a step, those that the subject claims; the others go to ``outcome.unsupported``."""
     expected = request.expected()
-    claimed = {key: f for key, f in expected.items() if oracle_name(key) in subject.capabilities.fields}
-    outcome.unsupported |= {oracle_name(key) for key in expected.keys() - claimed.keys()}
+    claimed = {key: f for key, f in expected.items() if field_name(key) in subject.capabilities.fields}
+    outcome.unsupported |= {field_name(key) for key in expected.keys() - claimed.keys()}
     wanted = {key: Wanted.of(f) for key, f in claimed.items()}
     outcome.keys |= wanted.keys()
     outcome.cells += sum(want.compared() for want in wanted.values())

@@ -62,7 +62,7 @@ class Finding:
     @property
     def field(self) -> str | None:
         """Declared field name: the key without its ratio."""
-        return None if self.key is None else oracle_name(self.key)
+        return None if self.key is None else field_name(self.key)
 
     def at_step(self, step: int) -> Finding:
         """The same finding as one on another step."""
@@ -74,10 +74,10 @@ class Finding:
         return ":".join([self.verdict, self.formula, self.field or "-"])
 
 
-def oracle_name(key: str) -> str:
+def field_name(key: str) -> str:
     """Declared field name of a flat key.
 
-    >>> oracle_name("klen.4")
+    >>> field_name("klen.4")
     'klen'
     """
     return key.partition(".")[0]
@@ -85,7 +85,7 @@ def oracle_name(key: str) -> str:
 
 def declared(key: str) -> oracle.Field:
     """Declaration of the field behind a flat key."""
-    return oracle.FIELDS[oracle_name(key)]
+    return oracle.FIELDS[field_name(key)]
 
 
 class NonConformanceError(AssertionError):

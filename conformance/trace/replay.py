@@ -17,7 +17,7 @@ from conformance.trace.reader import TraceRequest
 from conformance.trace.rows import choose_rows
 from conformance.trace.scheduler import Scheduler
 from conformance.trace.steps import Step, step_case
-from conformance.verdicts import Finding, oracle_name
+from conformance.verdicts import Finding, field_name
 
 EXPAND = frozenset({"kv_swa_full_index", "kv_swa_index"})
 """Expansions that are built: W cells a row. Dense ones would be 16 GiB for a long chunk at ratio 1."""
@@ -138,6 +138,6 @@ def _claimed(request: Request, rows: list[int] | None, subject: Subject, result:
     """The oracle's fields that the subject claims, of the chosen rows; the others are counted."""
     expected = request.expected(rows)
     claimed = subject.capabilities.fields
-    for name in {oracle_name(key) for key in expected} - claimed:
+    for name in {field_name(key) for key in expected} - claimed:
         result.unsupported[name] = result.unsupported.get(name, 0) + 1
-    return {key: Wanted.of(expect) for key, expect in expected.items() if oracle_name(key) in claimed}
+    return {key: Wanted.of(expect) for key, expect in expected.items() if field_name(key) in claimed}
