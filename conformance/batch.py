@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import msgspec
 
 import oracle
-from conformance.casefile import case_id
+from conformance.casefile import case_id, save_case
 from conformance.cases import Array, Case, Cell, Config, Refusal, StepExpected
 from conformance.cases import Sequence as CaseSequence
 from conformance.subjects.base import Request
@@ -57,6 +58,14 @@ def complete_case(case: Case) -> Case:
     """The case with the id that its content has and the expectation that the oracle gives."""
     expected = tuple(step_expected(case, index) for index in range(len(case.steps)))
     return msgspec.structs.replace(case, id=case_id(case), expected=expected)
+
+
+def store_case(case: Case, folder: Path) -> Path:
+    """Complete a case and write it under its id; returns the file. Raises CaseError if it cannot be written."""
+    complete = complete_case(case)
+    path = folder / f"{complete.id}.json"
+    save_case(complete, path)
+    return path
 
 
 def step_expected(case: Case, index: int) -> StepExpected:

@@ -9,11 +9,10 @@ from rich.progress import Progress
 
 import oracle
 from conformance import exits
-from conformance.batch import complete_case
-from conformance.casefile import CaseError, save_case
+from conformance.batch import store_case
 from conformance.console import progress, say
 from conformance.corpus_tools import load_corpus
-from conformance.fuzz import ROUND_EXAMPLES, Campaign, Failure, fuzz, reported_case
+from conformance.fuzz import ROUND_EXAMPLES, Campaign, fuzz, reported_case
 from conformance.generate import Profile
 from conformance.report import describe
 from conformance.runner import run_case
@@ -148,24 +147,9 @@ def coverage_text(campaign: Campaign, *, full: bool) -> str:
 def conclude(campaign: Campaign, save_dir: Path) -> int:
     """Save and describe the failures; the exit code of the campaign."""
     for failure in sorted(campaign.failures.values(), key=lambda f: f.size):
-        path = save_failure(failure, campaign, save_dir)
+        path = store_case(reported_case(failure, campaign), save_dir)
         say("")
         say(describe(failure.finding, failure.case, replay_command(path, campaign.subject)))
     if campaign.failures:
         return exits.DIFFERS
     return exits.CONFORMS if campaign.cases > campaign.verdicts[Verdict.UNSUPPORTED] else exits.NOTHING_RAN
-
-
-def save_failure(failure: Failure, campaign: Campaign, save_dir: Path) -> Path:
-    """Store the shrunk case; returns its file.
-
-    Raises:
-        CaseError: the folder cannot be written.
-    """
-    case = complete_case(reported_case(failure, campaign))
-    path = save_dir / f"{case.id}.json"
-    try:
-        save_case(case, path)
-    except OSError as error:
-        raise CaseError(f"{path}: {error.strerror}") from error
-    return path

@@ -130,11 +130,18 @@ def _layout(value: object, indent: str) -> str:
 
 
 def save_case(case: Case, path: Path) -> None:
-    """Write one case in canonical form, replacing the file in one step."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Write one case in canonical form, replacing the file in one step.
+
+    Raises:
+        CaseError: the file cannot be written.
+    """
     temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(format_case(case), encoding="utf-8")
-    temporary.replace(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(format_case(case), encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        raise CaseError(f"{path}: {error.strerror}") from error
 
 
 def case_schema() -> dict[str, Any]:

@@ -74,7 +74,11 @@ def fuzz(
     prints its seed and a table of the domain features it visited; a reachable feature that was not is named.
     """
     chosen = secrets.randbelow(2**31) if seed is None else seed
-    raise typer.Exit(run_fuzz(subject_named(subject), seconds, chosen, path, save_dir, full_coverage=coverage))
+    try:
+        code = run_fuzz(subject_named(subject), seconds, chosen, path, save_dir, full_coverage=coverage)
+    except CaseError as error:
+        raise fail(str(error)) from error
+    raise typer.Exit(code)
 
 
 @app.command()

@@ -9,10 +9,8 @@ from typing import Annotated
 import typer
 
 from conformance import exits
-from conformance.batch import complete_case
+from conformance.batch import store_case
 from conformance.campaigns import replay_command
-from conformance.casefile import save_case as write_case
-from conformance.cases import Case
 from conformance.console import fail, say
 from conformance.report import describe
 from conformance.subjects import Subject, SubjectError, load_subject
@@ -84,12 +82,13 @@ def trace(
         total = lines if limit is None else min(lines, limit)
         with TraceProgress(total) as progress:
             result = replay_trace(read_trace(file), options, tested, progress, save_case=save_case)
+        say("\n".join(summary_lines(result)))
+        code = conclude(result, tested, save_case, save_dir)
     except SubjectError as error:
         raise fail(str(error), exits.NO_SUBJECT) from error
     except (TraceError, ValueError) as error:
         raise fail(str(error)) from error
-    say("\n".join(summary_lines(result)))
-    raise typer.Exit(conclude(result, tested, save_case, save_dir))
+    raise typer.Exit(code)
 
 
 def parse_rows(text: str) -> int | None:
@@ -107,19 +106,11 @@ def conclude(result: TraceResult, subject: Subject, save_case: int | None, save_
         if result.saved is None:
             say(f"step {save_case} was not reached: nothing saved")
         else:
-            say(f"step {save_case} saved as {store(result.saved, save_dir)}")
+            say(f"step {save_case} saved as {store_case(result.saved, save_dir)}")
     if result.findings and result.failed is not None:
-        path = store(result.failed, save_dir)
+        path = store_case(result.failed, save_dir)
         for finding in result.findings:
             # The case holds the one step that differs: its index in the replay is not its index in the case.
             say(describe(finding.at_step(0), result.failed, replay_command(path, subject)))
         return exits.DIFFERS
     return exits.CONFORMS if result.passed else exits.NOTHING_RAN
-
-
-def store(case: Case, folder: Path) -> Path:
-    """Write a case under its id; returns the file."""
-    complete = complete_case(case)
-    path = folder / f"{complete.id}.json"
-    write_case(complete, path)
-    return path

@@ -79,9 +79,9 @@ def run_case(case: Case, subject: Subject) -> Outcome:
             outcome.unsupported.add(beyond)
             continue
         outcome.steps += 1
-        broken = {error.condition: error for error in request.violations()}
+        broken = {error.condition for error in request.violations()}
         if broken:
-            outcome.add(check_refusal(subject, request, index, set(broken)))
+            outcome.add(check_refusal(subject, request, index, broken))
         else:
             valid.append(claimed_step(request, index, subject, outcome))
     if subject.capabilities.in_place:

@@ -182,6 +182,15 @@ def test_fuzz_saves_the_shrunk_failure_and_its_replay_command_works(tmp_path: Pa
         assert run("replay", command[1], "--subject", "engine").exit_code == exits.CONFORMS
 
 
+def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    taken = tmp_path / "taken"
+    taken.write_text("a file, not a folder")
+    result = run("fuzz", "--subject", "fault:F-CTXLEN.before-this-row", "--seed", "1", "--save-dir", str(taken))
+    assert result.exit_code == exits.BAD_USAGE
+    assert result.stderr.count("\n") == 1
+    assert "taken" in result.stderr
+
+
 def test_check_runs_corpus_and_generated_cases(saved, tmp_path: Path) -> None:
     folder = tmp_path / "cases"
     save_case(complete_case(SHORT), folder / "one.json")
