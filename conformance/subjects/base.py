@@ -26,17 +26,45 @@ class Capabilities:
     """Fills the arrays given as ``out`` and allocates nothing."""
     max_cp_size: int = 1
     yoco_modes: frozenset[str] = frozenset({"off"})
+    devices: frozenset[str] = frozenset({"cpu"})
+    """Where the fields are built: ``cpu``, ``cuda``. They are handed over in host memory all the same."""
+    neutral_tails: bool = False
+    """In place, rows past ``total_q`` of the caller's buffers are given their neutral values (I-3)."""
+    max_total_q: int | None = None
+    """Most query rows of a batch; None: no limit. So are the two below."""
+    max_num_reqs: int | None = None
+    """Most sequences of a batch."""
+    max_table_columns: int | None = None
+    """Longest block table of a sequence, and most columns of the caller's ``block_tables``."""
 
-    def lacks(self, path: str, config: oracle.MetadataConfig) -> str | None:
+    def lacks(
+        self,
+        path: str,
+        config: oracle.MetadataConfig,
+        sequences: Sequence[oracle.SequenceMetadata] = (),
+        max_num_blocks: int | None = None,
+    ) -> str | None:
         """Why a batch is beyond this subject, or None. CP and truncation are matters of the prompt path alone."""
         if path not in self.paths:
             return f"path {path}"
-        if path != "prompt":
-            return None
-        if config.cp_size > self.max_cp_size:
-            return f"cp_size {config.cp_size}"
-        if config.yoco_mode not in self.yoco_modes:
-            return f"yoco_mode {config.yoco_mode}"
+        if path == "prompt":
+            if config.cp_size > self.max_cp_size:
+                return f"cp_size {config.cp_size}"
+            if config.yoco_mode not in self.yoco_modes:
+                return f"yoco_mode {config.yoco_mode}"
+        return self._exceeds(sequences, max_num_blocks)
+
+    def _exceeds(self, sequences: Sequence[oracle.SequenceMetadata], max_num_blocks: int | None) -> str | None:
+        """The size of a batch that is beyond this subject, or None."""
+        columns = max((len(sequence.block_table) for sequence in sequences), default=0)
+        sizes = (
+            ("total_q", sum(max(0, sequence.seqlen_q) for sequence in sequences), self.max_total_q),
+            ("num_reqs", len(sequences), self.max_num_reqs),
+            ("table columns", max(columns, max_num_blocks or 0), self.max_table_columns),
+        )
+        for what, size, limit in sizes:
+            if limit is not None and size > limit:
+                return f"{what} above {limit}"
         return None
 
 
@@ -48,6 +76,29 @@ class Rejection(Exception):  # noqa: N818 - an answer of the subject, not an err
         self.condition = condition
         self.sequence = sequence
         self.field = field
+
+
+class SubjectFailure(Exception):  # noqa: N818 - an answer about the subject, not an error of the suite
+    """A subject that gave no answer at all: it died, hung, or spoke nonsense.
+
+    ``verdict``: CRASH, HANG, DEVICE_ERROR. ``code``: a short word that stays the same from run to run and is part of
+    the signature: ``SIGSEGV``, ``exit-3``, ``timeout``, ``memory``, ``garbage``.
+    """
+
+    def __init__(self, verdict: str, detail: str, code: str) -> None:
+        super().__init__(detail)
+        self.verdict = verdict
+        self.detail = detail
+        self.code = code
+
+
+DEVICE_ERRORS = ("CUDA error", "CUDA_ERROR", "cudaError", "illegal memory access")
+"""What the text of an exception says that a device raised."""
+
+
+def is_device_error(error: BaseException) -> bool:
+    """Whether an exception comes from a device, after which nothing more can be asked of the process."""
+    return type(error).__name__ == "AcceleratorError" or any(text in str(error) for text in DEVICE_ERRORS)
 
 
 @dataclass(frozen=True)

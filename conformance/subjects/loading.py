@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 import importlib
+import inspect
+from collections.abc import Callable, Mapping
+from typing import cast
 
-from conformance.subjects.base import Subject
+from conformance.subjects.base import Capabilities, Subject
+
+BUNDLED = {
+    "engine": "conformance.subjects.engine:EngineSubject",
+    "oracle": "conformance.subjects.oracle:OracleSubject",
+}
+"""Names of the bundled subjects, and where they are."""
 
 
 class SubjectError(Exception):
@@ -12,43 +21,114 @@ class SubjectError(Exception):
 
 
 def load_subject(name: str) -> Subject:
-    """The subject ``engine``, ``oracle``, ``fault:ID`` (a planted fault), or ``package.module:attribute``.
+    """The subject with a name; see :data:`FORMS`.
 
-    The attribute is a subject, or something that returns one when called without arguments.
+    What ``package.module:name`` and an entry point stand for is a subject; or a class or function that gives one when
+    called without arguments; or a callable that takes a request, whose claims are probed
+    (:mod:`conformance.subjects.callables`).
 
     Raises:
         SubjectError: it cannot be imported, or is no subject.
     """
     try:
         subject = _load(name)
+        problem = claims_problem(subject)
     except SubjectError:
         raise
     except Exception as error:  # importing a stranger's module may raise anything
-        raise SubjectError(f"subject {name}: {type(error).__name__}: {error}") from error
-    for attribute in ("name", "capabilities", "build"):
-        if not hasattr(subject, attribute):
-            raise SubjectError(f"subject {name}: has no attribute {attribute}")
+        text = " ".join(str(error).split())[:500]
+        raise SubjectError(f"subject {name}: {type(error).__name__}: {text}") from error
+    if problem is not None:
+        raise SubjectError(f"subject {name}: {problem}")
     return subject
+
+
+FORMS = "engine, oracle, fault:ID, zoo:NAME, package.module:name, or the name of an installed entry point"
 
 
 def _load(name: str) -> Subject:
-    if name == "engine":
-        return _attribute("conformance.subjects.engine", "EngineSubject", name)
-    if name == "oracle":
-        return _attribute("conformance.subjects.oracle", "OracleSubject", name)
-    module, colon, attribute = name.partition(":")
-    if module == "fault" and colon:
+    module, colon, attribute = BUNDLED.get(name, name).partition(":")
+    if not colon:
+        from conformance.subjects.entry_points import entry_point_object  # noqa: PLC0415 - reads every distribution
+
+        return subject_from(entry_point_object(name), name)
+    if not module or not attribute:
+        raise SubjectError(f"subject {name}: none of {FORMS}")
+    if module == "fault":
         from conformance.faults import fault_subject  # noqa: PLC0415 - the copies are made only when asked for
 
         return fault_subject(attribute)
-    if not colon or not module or not attribute:
-        raise SubjectError(f"subject {name}: neither engine, oracle, fault:ID nor package.module:attribute")
-    return _attribute(module, attribute, name)
+    if module == "zoo":
+        from conformance.zoo import zoo_subject  # noqa: PLC0415 - as above
+
+        return zoo_subject(attribute)
+    found: object = importlib.import_module(module)
+    for part in attribute.split("."):
+        if not hasattr(found, part):
+            raise SubjectError(f"subject {name}: module {module} has no attribute {attribute}")
+        found = getattr(found, part)
+    return subject_from(found, name)
 
 
-def _attribute(module: str, attribute: str, name: str) -> Subject:
-    found = getattr(importlib.import_module(module), attribute, None)
-    if found is None:
-        raise SubjectError(f"subject {name}: module {module} has no attribute {attribute}")
-    subject: Subject = found() if isinstance(found, type) or not hasattr(found, "build") else found
-    return subject
+def subject_from(found: object, name: str) -> Subject:
+    """The subject that an object is, gives, or is made into.
+
+    Raises:
+        SubjectError: it is none of them.
+    """
+    if is_factory(found):
+        found = cast(Callable[[], object], found)()
+    if hasattr(found, "build"):
+        return cast(Subject, found)
+    if callable(found):
+        from conformance.subjects.callables import CallableSubject  # noqa: PLC0415 - rarely needed
+
+        return CallableSubject(found, name)
+    raise SubjectError(f"subject {name}: has no attribute build and is no callable")
+
+
+def is_factory(found: object) -> bool:
+    """Whether an object gives a subject when it is called without arguments: a class, or a function that needs none."""
+    if isinstance(found, type):
+        return True
+    if hasattr(found, "build") or not callable(found):
+        return False
+    try:
+        parameters = inspect.signature(found).parameters.values()
+    except (TypeError, ValueError):  # a builtin without a signature: take it for what handles a request
+        return False
+    optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return all(p.default is not p.empty or p.kind in optional for p in parameters)
+
+
+def claims_problem(subject: Subject) -> str | None:
+    """What is wrong with the name and the claims of a subject, or None."""
+    for attribute in ("name", "capabilities", "build"):
+        if not hasattr(subject, attribute):
+            return f"has no attribute {attribute}"
+    claims = subject.capabilities
+    if not isinstance(claims, Capabilities):
+        return f"capabilities is {type(claims).__name__}, not conformance.subjects.Capabilities"
+    for name, value in vars(claims).items():
+        kind = CLAIM_KINDS.get(type(getattr(Capabilities, name, frozenset())), "a number or None")
+        if not CLAIM_CHECKS[kind](value):
+            return f"capabilities.{name} is not {kind}"
+    return None
+
+
+def _is_names(value: object) -> bool:
+    return isinstance(value, set | frozenset) and all(isinstance(item, str) for item in value)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+CLAIM_KINDS: Mapping[type, str] = {frozenset: "a set of names", bool: "a bool", int: "a number"}
+"""What a claim must be, by the type of its default."""
+CLAIM_CHECKS: Mapping[str, Callable[[object], bool]] = {
+    "a set of names": _is_names,
+    "a bool": lambda value: isinstance(value, bool),
+    "a number": _is_count,
+    "a number or None": lambda value: value is None or _is_count(value),
+}

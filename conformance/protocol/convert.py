@@ -1,0 +1,287 @@
+"""Between messages and the suite's own types: requests, results, rejections, capabilities."""
+
+from __future__ import annotations
+
+import math
+import sys
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+import oracle
+from conformance import cases
+from conformance.protocol import messages as wire
+from conformance.protocol.codec import ProtocolError
+from conformance.subjects.base import Capabilities, Rejection, Request, Result
+
+CONFIG_LISTS = ("dense_ratios", "sparse_ratios", "lookup_table")
+SEQUENCE_LISTS = ("block_table", "token_ids", "draft_tokens", "compressed_tokens", "recent_tokens")
+INT64 = range(-(2**63), 2**63)
+
+
+class BeyondInt64Error(Exception):
+    """A batch that holds a value which no message can carry: it is UNSUPPORTED. ``str()`` says so."""
+
+    def __init__(self) -> None:
+        super().__init__("value beyond int64")
+
+
+def build_message(request: Request, number: int) -> wire.Build:
+    """The request as a message with the id ``number``.
+
+    Raises:
+        BeyondInt64Error: a value does not fit in int64.
+    """
+    config = {name: getattr(request.config, name) for name in wire.Config.__struct_fields__}
+    config |= {name: int64_array(config[name]) for name in CONFIG_LISTS}
+    check_scalars(config.values())
+    check_scalars([request.max_num_blocks])
+    return wire.Build(
+        id=number,
+        path=request.path,
+        config=wire.Config(**config),
+        sequences=tuple(sequence_message(sequence) for sequence in request.sequences),
+        gather=None if request.gather is None else gather_message(request.gather),
+        max_num_blocks=request.max_num_blocks,
+        expand=tuple(sorted(request.expand)),
+        out=None if request.out is None else out_message(request.out),
+    )
+
+
+def sequence_message(sequence: oracle.SequenceMetadata) -> wire.Sequence:
+    """One sequence as a message."""
+    values = {name: getattr(sequence, name) for name in wire.Sequence.__struct_fields__}
+    values |= {name: int64_array(values[name]) for name in SEQUENCE_LISTS}
+    check_scalars(values.values())
+    return wire.Sequence(**values)
+
+
+def gather_message(gather: cases.Gather) -> wire.Gather:
+    """The inputs of F-GATHER; rows of drafts of several lengths are cut to the shortest: no formula reads beyond it."""
+    rows = gather.prev_predict
+    width = min((len(row) for row in rows), default=0)
+    flat = int64_array([cell for row in rows for cell in row[:width]])
+    return wire.Gather(
+        fresh_input_ids=int64_array(gather.fresh_input_ids),
+        prev_sampled=int64_array(gather.prev_sampled),
+        prev_predict=wire.Array(dtype="int64", shape=(len(rows), width), data=flat.data),
+        remap=int64_array(gather.remap),
+    )
+
+
+def int64_array(values: Sequence[int]) -> wire.Array:
+    """Integers as an int64 array of one dimension."""
+    if isinstance(values, np.ndarray):
+        return wire.Array.of(values.astype(np.int64))
+    try:
+        cells = array("q", values)
+    except OverflowError as error:
+        raise BeyondInt64Error from error
+    if sys.byteorder == "big":
+        cells.byteswap()
+    return wire.Array(dtype="int64", shape=(len(cells),), data=cells.tobytes())
+
+
+def check_scalars(values: Iterable[object]) -> None:
+    """Raise BeyondInt64Error if an integer among ``values`` does not fit in int64."""
+    for value in values:
+        if isinstance(value, int) and value not in INT64:
+            raise BeyondInt64Error
+
+
+def root_of(view: np.ndarray) -> np.ndarray:
+    """The allocation that an array is a view of."""
+    while isinstance(view.base, np.ndarray):
+        view = view.base
+    return view
+
+
+def out_message(out: Mapping[str, np.ndarray]) -> wire.Out:
+    """The buffers that the arrays of ``out`` are contiguous views of, each once, and where the arrays lie in them."""
+    roots = roots_of(out)
+    places = {id(root): index for index, root in enumerate(roots)}
+    views = {}
+    for key, view in out.items():
+        root = root_of(view)
+        offset = (view.ctypes.data - root.ctypes.data) // view.itemsize
+        views[key] = wire.View(buffer=places[id(root)], offset=offset, shape=view.shape)
+    return wire.Out(buffers=tuple(wire.Array.of(root.reshape(-1)) for root in roots), views=views)
+
+
+def roots_of(out: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+    """The allocations behind the arrays of ``out``, each once, in the order of the keys."""
+    return list({id(root): root for root in map(root_of, out.values())}.values())
+
+
+def request_of(build: wire.Build) -> Request:
+    """The request that a message stands for, with buffers of its own.
+
+    Raises:
+        ProtocolError: the arrays or views do not fit what they stand for.
+    """
+    config = {name: getattr(build.config, name) for name in wire.Config.__struct_fields__}
+    config |= {name: integers(config[name]) for name in CONFIG_LISTS}
+    return Request(
+        path=build.path,
+        config=oracle.MetadataConfig(**config),
+        sequences=[sequence_of(sequence) for sequence in build.sequences],
+        gather=None if build.gather is None else gather_of(build.gather),
+        max_num_blocks=build.max_num_blocks,
+        expand=frozenset(build.expand),
+        out=None if build.out is None else out_of(build.out),
+    )
+
+
+def sequence_of(message: wire.Sequence) -> oracle.SequenceMetadata:
+    """One sequence of a message."""
+    values = {name: getattr(message, name) for name in wire.Sequence.__struct_fields__}
+    return oracle.SequenceMetadata(**values | {name: integers(values[name]) for name in SEQUENCE_LISTS})
+
+
+def gather_of(message: wire.Gather) -> cases.Gather:
+    """The inputs of F-GATHER of a message."""
+    rows = message.prev_predict
+    if rows.dtype != "int64" or len(rows.shape) != 2:
+        raise ProtocolError("prev_predict is not an int64 array of two dimensions")
+    return cases.Gather(
+        fresh_input_ids=integers(message.fresh_input_ids),
+        prev_sampled=integers(message.prev_sampled),
+        prev_predict=tuple(tuple(row) for row in rows.numpy().tolist()),
+        remap=integers(message.remap),
+    )
+
+
+def integers(message: wire.Array) -> tuple[int, ...]:
+    """The cells of an int64 array of one dimension."""
+    if message.dtype != "int64" or len(message.shape) != 1:
+        raise ProtocolError("a list of integers is not an int64 array of one dimension")
+    cells = array("q", message.data)
+    if sys.byteorder == "big":
+        cells.byteswap()
+    return tuple(cells)
+
+
+def out_of(message: wire.Out) -> dict[str, np.ndarray]:
+    """The views of a message over fresh, writable buffers."""
+    roots = []
+    for buffer in message.buffers:
+        if len(buffer.shape) != 1 or buffer.dtype not in ("int32", "bool"):
+            raise ProtocolError("a buffer is not an int32 or bool array of one dimension")
+        roots.append(buffer.numpy().copy())
+    views = {}
+    for key, view in message.views.items():
+        cells = math.prod(view.shape)
+        if view.buffer >= len(roots) or view.offset + cells > roots[view.buffer].size:
+            raise ProtocolError(f"the view of {key[:80]} lies outside its buffer")
+        views[key] = roots[view.buffer][view.offset : view.offset + cells].reshape(view.shape)
+    return views
+
+
+def result_message(result: Result, out: Mapping[str, np.ndarray] | None, number: int) -> wire.ResultAnswer:
+    """A subject's answer to the request with the id ``number``, as it is: wrong dtypes and types included.
+
+    With ``out`` its buffers are sent whole, and none of the fields that lie in them. Keys that are no text are left
+    out: no field is named so.
+    """
+    kept = {key: value for key, value in result.items() if isinstance(key, str) and (out is None or key not in out)}
+    fields = {key[:200]: field_value(value) for key, value in kept.items()}
+    return wire.ResultAnswer(id=number, fields=fields, buffers=None if out is None else buffers_message(out))
+
+
+def buffers_message(out: Mapping[str, np.ndarray]) -> tuple[wire.Array, ...]:
+    """The buffers behind ``out``, as they are now."""
+    return tuple(wire.Array.of(root.reshape(-1)) for root in roots_of(out))
+
+
+def field_value(value: object) -> wire.FieldValue:
+    """One field: an array, a plain scalar, or the name of the type of what is neither."""
+    if isinstance(value, np.ndarray):
+        native = value.dtype == value.dtype.newbyteorder("<")
+        if value.dtype.name in wire.ITEM_SIZES and native and value.ndim <= 8:
+            return wire.Array.of(value)
+        return f"array of {value.dtype.str}"[:64]
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return int(value) if int(value) in INT64 else "int beyond int64"
+    return type(value).__name__.encode("ascii", "replace").decode()[:64] or "?"
+
+
+def apply_result(answer: wire.ResultAnswer, request: Request) -> Result:
+    """The answer as the result of ``request``; with ``request.out``, the buffers returned are copied into its own.
+
+    Raises:
+        ProtocolError: the buffers are not those of the request.
+    """
+    fields = {key: value_of(value) for key, value in answer.fields.items()}
+    if request.out is None:
+        return fields
+    if answer.buffers is None:
+        raise ProtocolError("a result without the buffers that were to be filled")
+    apply_buffers(answer.buffers, request.out)
+    return fields | request.out
+
+
+def apply_buffers(buffers: Sequence[wire.Array], out: Mapping[str, np.ndarray]) -> None:
+    """Copy returned buffers into the allocations behind ``out``, which must be writable."""
+    roots = roots_of(out)
+    if [(b.dtype, b.shape) for b in buffers] != [(root.dtype.name, (root.size,)) for root in roots]:
+        raise ProtocolError("the buffers that came back are not those that were sent")
+    for buffer, root in zip(buffers, roots, strict=True):
+        root.reshape(-1)[:] = buffer.numpy()
+
+
+def value_of(value: wire.FieldValue) -> np.ndarray | int | bool:
+    """One field of an answer; a type's name becomes an object of a type of that name, for the comparison to name."""
+    if isinstance(value, wire.Array):
+        return value.numpy()
+    if isinstance(value, str):
+        value = type(value, (), {})()
+    return value  # type: ignore[return-value]
+
+
+def reject_message(rejection: Rejection, out: Mapping[str, np.ndarray] | None, number: int) -> wire.Reject:
+    """A subject's refusal; with ``out`` its buffers go along, so that the suite sees what was written before.
+
+    Raises:
+        TypeError: the refusal is not well formed.
+    """
+    sequence = rejection.sequence
+    named = isinstance(rejection.condition, str) and isinstance(rejection.field, str)
+    if not named or not (sequence is None or type(sequence) is int):
+        raise TypeError("a Rejection whose condition or field is no text, or whose sequence is neither int nor None")
+    return wire.Reject(
+        id=number,
+        condition=rejection.condition[:200],
+        sequence=sequence,
+        field=rejection.field[:200],
+        message=str(rejection)[:2000],
+        buffers=None if out is None else buffers_message(out),
+    )
+
+
+def apply_reject(answer: wire.Reject, request: Request) -> Rejection:
+    """The refusal as the exception to raise; with ``request.out``, buffers that came back are copied into its own.
+
+    Raises:
+        ProtocolError: the buffers are not those of the request.
+    """
+    if request.out is not None and answer.buffers is not None:
+        apply_buffers(answer.buffers, request.out)
+    return Rejection(answer.condition, answer.sequence, answer.field, answer.message)
+
+
+def claims_message(capabilities: Capabilities) -> wire.Claims:
+    """A subject's claims as a message."""
+    claims = {name: getattr(capabilities, name) for name in wire.Claims.__struct_fields__}
+    lists = {name: tuple(sorted(value)) for name, value in claims.items() if isinstance(value, set | frozenset)}
+    return wire.Claims(**claims | lists)
+
+
+def capabilities_of(claims: wire.Claims) -> Capabilities:
+    """The claims of a message."""
+    values = ((name, getattr(claims, name)) for name in wire.Claims.__struct_fields__)
+    known: dict[str, Any] = {name: frozenset(v) if isinstance(v, tuple) else v for name, v in values}
+    return Capabilities(**known)

@@ -1,0 +1,258 @@
+"""The messages of PROTOCOL.md as types. Everything is bounded: a message is untrusted until it has passed them.
+
+Every list of integers is an :class:`Array`. No container may be longer than stated here: msgspec checks a length
+before it allocates for it, so that a few bytes cannot ask for gigabytes.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Literal, TypeAlias
+
+import msgspec
+import numpy as np
+
+from conformance.casefile import plain_text
+
+VERSION = 1
+"""Version of the protocol, the ``protocol`` of both hellos."""
+
+ITEM_SIZES = {
+    "bool": 1,
+    "int8": 1,
+    "uint8": 1,
+    "int16": 2,
+    "uint16": 2,
+    "float16": 2,
+    "int32": 4,
+    "uint32": 4,
+    "float32": 4,
+    "int64": 8,
+    "uint64": 8,
+    "float64": 8,
+}
+"""Bytes of a cell by dtype. Inputs are int64; a field is int32 or bool, and any other dtype is a difference."""
+
+DTYPES = {name: np.dtype(name).newbyteorder("<") for name in ITEM_SIZES}
+"""The little-endian dtypes of the wire."""
+MAX_CELLS = 2**31
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_CELLS)]
+Limit = Annotated[int, msgspec.Meta(ge=1, le=2**62)]
+Name = Annotated[str, msgspec.Meta(max_length=200)]
+Text = Annotated[str, msgspec.Meta(max_length=8000)]
+Names = Annotated[tuple[Name, ...], msgspec.Meta(max_length=1000)]
+Path = Literal["prompt", "decode", "decode_zos"]
+YocoMode = Literal["off", "mask", "compact"]
+TypeName = Annotated[str, msgspec.Meta(min_length=1, max_length=64, pattern=r"\A[ -~]+\Z")]
+
+
+class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """An array: little-endian cells in C order; a bool is a byte 0 or 1. ``shape`` in cells."""
+
+    dtype: Literal[
+        "bool",
+        "int8",
+        "uint8",
+        "int16",
+        "uint16",
+        "float16",
+        "int32",
+        "uint32",
+        "float32",
+        "int64",
+        "uint64",
+        "float64",
+    ]
+    shape: Annotated[tuple[Count, ...], msgspec.Meta(max_length=8)]
+    data: bytes
+
+    def __post_init__(self) -> None:
+        """Refuse data that is not what the shape says; msgspec turns the ValueError into one of the message."""
+        size = math.prod(self.shape) * ITEM_SIZES[self.dtype]
+        if size != len(self.data):
+            raise ValueError(f"{list(self.shape)} cells of {self.dtype} are {size} bytes, not {len(self.data)}")
+        if self.dtype == "bool" and self.data.translate(None, b"\0\1"):
+            raise ValueError("a bool is a byte 0 or 1")
+
+    @classmethod
+    def of(cls, array: np.ndarray) -> Array:
+        """An array of a dtype of ITEM_SIZES, of any strides."""
+        if array.dtype == np.bool_:  # a cell of a damaged bool array may hold other bytes: true, as numpy reads it
+            array = np.ascontiguousarray(array).view(np.uint8) != 0
+        name = array.dtype.name
+        little = array.astype(DTYPES[name], copy=False)
+        return cls(dtype=name, shape=array.shape, data=little.tobytes())  # type: ignore[arg-type]
+
+    def numpy(self) -> np.ndarray:
+        """The cells as a read-only array over ``data``."""
+        return np.frombuffer(self.data, dtype=DTYPES[self.dtype]).reshape(self.shape)
+
+
+def make_plain(struct: msgspec.Struct, *names: str) -> None:
+    """Replace control characters in texts of a message that is being made."""
+    for name in names:
+        msgspec.structs.force_setattr(struct, name, plain_text(getattr(struct, name)))
+
+
+Arrays = Annotated[tuple[Array, ...], msgspec.Meta(max_length=4096)]
+
+
+class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """MetadataConfig of SPEC.md chapter 1; the arrays are int64 of one dimension."""
+
+    block_size: Int64
+    window_size: Int64
+    swa_block_size: Int64
+    max_model_len: Int64
+    dense_ratios: Array
+    sparse_ratios: Array
+    max_ngram_size: Int64
+    pad_token: Int64
+    image_sentinel: Int64 | None
+    lookup_table: Array
+    cp_size: Int64
+    cp_rank: Int64
+    yoco_prefill_keep_tokens: Int64
+    yoco_mode: YocoMode
+    force_load_balance: bool
+
+
+class Sequence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """SequenceMetadata of SPEC.md chapter 1; the arrays are int64 of one dimension."""
+
+    seqlen_q: Int64
+    seqlen_k: Int64
+    block_table: Array
+    state_id: Int64
+    is_placeholder: bool
+    swa_valid_start: Int64
+    token_ids: Array
+    draft_tokens: Array
+    compressed_tokens: Array
+    recent_tokens: Array
+    data_len: Int64
+
+
+class Gather(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Inputs of F-GATHER, int64: [total_q], [m], [m, width], [n_seq]."""
+
+    fresh_input_ids: Array
+    prev_sampled: Array
+    prev_predict: Array
+    remap: Array
+
+
+class View(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Where a field lies: ``prod(shape)`` cells of a buffer from cell ``offset`` on."""
+
+    buffer: Annotated[int, msgspec.Meta(ge=0, le=4095)]
+    offset: Count
+    shape: Annotated[tuple[Count, ...], msgspec.Meta(min_length=1, max_length=2)]
+
+
+class Out(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Buffers to fill: whole allocations of one dimension, and the views that the fields have in them."""
+
+    buffers: Arrays
+    views: Annotated[dict[Name, View], msgspec.Meta(max_length=4096)]
+
+
+class Hello(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="type", tag="hello"):
+    """Suite to program, first of all. ``suite``: version of the suite."""
+
+    protocol: Count
+    suite: Name
+
+
+class Build(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="type", tag="build"):
+    """Suite to program: one batch. ``out`` only for a program that claims ``in_place``."""
+
+    id: Int64
+    path: Path
+    config: Config
+    sequences: Annotated[tuple[Sequence, ...], msgspec.Meta(max_length=2**20)]
+    gather: Gather | None
+    max_num_blocks: Int64 | None
+    expand: Names
+    out: Out | None
+
+
+class Bye(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="type", tag="bye"):
+    """Suite to program: there is nothing more to do; the program ends."""
+
+
+class Claims(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a program claims; see :class:`conformance.subjects.base.Capabilities`."""
+
+    paths: Names
+    fields: Names
+    devices: Names = ("cpu",)
+    in_place: bool = False
+    neutral_tails: bool = False
+    max_cp_size: Limit = 1
+    yoco_modes: Names = ("off",)
+    max_total_q: Limit | None = None
+    max_num_reqs: Limit | None = None
+    max_table_columns: Limit | None = None
+
+
+class HelloAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="type", tag="hello"):
+    """Program to suite: who it is and what it claims."""
+
+    protocol: Count
+    name: Name
+    version: Name
+    capabilities: Claims
+
+    def __post_init__(self) -> None:
+        """Strangers' text is printed: keep it from commanding a terminal."""
+        make_plain(self, "name", "version")
+
+
+FieldValue: TypeAlias = Array | Int64 | bool | TypeName | None
+"""A tensor, a plain scalar, the name of the type of something that is neither, or None: as good as left out."""
+
+
+class ResultAnswer(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="type", tag="result"
+):
+    """Program to suite: the fields of a batch by flat key; with ``out``, those in the buffers are left out of them."""
+
+    id: Int64
+    fields: Annotated[dict[Name, FieldValue], msgspec.Meta(max_length=4096)]
+    buffers: Arrays | None = None
+
+
+class Reject(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="type", tag="reject"):
+    """Program to suite: the batch breaks ``condition``. ``buffers``: as they are now; None: not touched."""
+
+    id: Int64
+    condition: Name
+    sequence: Int64 | None
+    field: Name
+    message: Text
+    buffers: Arrays | None = None
+
+    def __post_init__(self) -> None:
+        """As for :class:`HelloAnswer`."""
+        make_plain(self, "condition", "field", "message")
+
+
+class ErrorAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="type", tag="error"):
+    """Program to suite: no answer to a batch. ``id`` is -1 where the error belongs to none.
+
+    ``kind``: "exception" of the builder, "device" error, "mutated" request, "message" that is not valid.
+    """
+
+    id: Int64
+    kind: Literal["exception", "device", "mutated", "message"]
+    message: Text
+
+    def __post_init__(self) -> None:
+        """As for :class:`HelloAnswer`."""
+        make_plain(self, "message")
+
+
+SuiteMessage: TypeAlias = Hello | Build | Bye
+ProgramMessage: TypeAlias = HelloAnswer | ResultAnswer | Reject | ErrorAnswer

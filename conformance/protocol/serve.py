@@ -1,0 +1,190 @@
+"""A Python subject as a program that speaks the protocol: ``python -m conformance.protocol.serve SUBJECT``.
+
+Answers go to the standard output that the process was started with. The subject does not get at it: what it prints
+goes to standard error, and its standard input is empty.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import BinaryIO
+
+from conformance.protocol import convert
+from conformance.protocol import messages as wire
+from conformance.protocol.codec import (
+    ProtocolError,
+    decode_frame,
+    decode_line,
+    encode,
+    encode_line,
+    read_frame,
+    read_line,
+)
+from conformance.subjects.base import Rejection, Request, Subject, is_device_error
+from conformance.subjects.loading import SubjectError, load_subject
+
+NO_SUBJECT = 125
+"""Exit code where there is no subject to serve."""
+
+
+def serve(subject: Subject, source: BinaryIO, sink: BinaryIO, *, lines: bool = False) -> None:
+    """Answer messages until ``bye`` or the end of ``source``.
+
+    A message that is not valid is answered by an ``error`` with id -1. ``lines``: JSON, a message a line.
+    """
+    server = Server(subject)
+    while True:
+        try:
+            body = read_line(source) if lines else read_frame(source)
+        except ProtocolError as error:  # where the next message begins is not known
+            send(error_answer(-1, "message", error), sink, lines)
+            return
+        if body is None:
+            return
+        try:
+            message = decode_line(body, "suite") if lines else decode_frame(body, "suite")
+            answer = server.answer(message)
+        except ProtocolError as error:
+            answer = error_answer(-1, "message", error)
+        if answer is None:
+            return
+        send(answer, sink, lines)
+
+
+def send(answer: wire.ProgramMessage, sink: BinaryIO, lines: bool) -> None:
+    """Write one answer; what is too large to send is an ``error`` instead."""
+    pack = encode_line if lines else encode
+    try:
+        data = pack(answer)
+    except ProtocolError as error:
+        data = pack(error_answer(getattr(answer, "id", -1), "exception", error))
+    sink.write(data)
+    sink.flush()
+
+
+class Server:
+    """Answers one message at a time."""
+
+    def __init__(self, subject: Subject) -> None:
+        self.subject = subject
+        self.hello = hello_answer(subject)
+        self.greeted = False
+
+    def answer(self, message: object) -> wire.ProgramMessage | None:
+        """The answer to a message of the suite; None to ``bye``.
+
+        Raises:
+            ProtocolError: the message does not fit.
+        """
+        if isinstance(message, wire.Hello):
+            if message.protocol != wire.VERSION:
+                raise ProtocolError(f"protocol {message.protocol}; this program speaks {wire.VERSION}")
+            self.greeted = True
+            return self.hello
+        if isinstance(message, wire.Build):
+            if not self.greeted:
+                raise ProtocolError("build before hello")
+            request = convert.request_of(message)
+            return build_answer(self.subject, request, message.id)
+        return None
+
+
+def hello_answer(subject: Subject) -> wire.HelloAnswer:
+    """Who a subject is and what it claims."""
+    return wire.HelloAnswer(
+        protocol=wire.VERSION,
+        name=str(subject.name)[:200],
+        version=str(getattr(subject, "version", ""))[:200],
+        capabilities=convert.claims_message(subject.capabilities),
+    )
+
+
+def build_answer(subject: Subject, request: Request, number: int) -> wire.ProgramMessage:
+    """Have the subject build the batch with the id ``number``; whatever it raises is an answer too.
+
+    ``SystemExit`` is not caught: a subject that ends the process has ended it.
+    """
+    out = None if request.out is None else dict(request.out)
+    before = inputs_of(request)
+    try:
+        result = subject.build(request)
+        changed = changed_input(before, inputs_of(request))
+        if changed:
+            return wire.ErrorAnswer(id=number, kind="mutated", message=f"wrote into its input: {changed}")
+        if not isinstance(result, Mapping):
+            text = f"returned {type(result).__name__} instead of a mapping"
+            return wire.ErrorAnswer(id=number, kind="exception", message=text)
+        return convert.result_message(result, out, number)
+    except Rejection as rejection:
+        try:
+            return convert.reject_message(rejection, out, number)
+        except TypeError as error:
+            return error_answer(number, "exception", error, named=False)
+    except Exception as error:  # a subject may raise anything; whatever it is, it is the answer
+        return error_answer(number, "device" if is_device_error(error) else "exception", error)
+
+
+def inputs_of(request: Request) -> dict[str, object]:
+    """Every value of a request by its place: none of them can be written to, only be replaced by another."""
+    inputs: dict[str, object] = {name: getattr(request, name, None) for name in ("path", "max_num_blocks", "expand")}
+    inputs["sequences"] = len(request.sequences)
+    parts = [(f"sequences[{index}]", sequence) for index, sequence in enumerate(request.sequences)]
+    for place, part, kind in (
+        ("config", request.config, wire.Config),
+        ("gather", request.gather, wire.Gather),
+        *((place, sequence, wire.Sequence) for place, sequence in parts),
+    ):
+        inputs |= {f"{place}.{name}": getattr(part, name, None) for name in kind.__struct_fields__}
+    inputs |= {f"out[{key}]": getattr(view, "shape", None) for key, view in (request.out or {}).items()}
+    return inputs
+
+
+def changed_input(before: dict[str, object], now: dict[str, object]) -> str | None:
+    """The first place of a request that holds another value than before, None if there is none."""
+    for place in [*before, *now]:
+        if place not in before or place not in now:
+            return place
+        old, new = before[place], now[place]
+        if old is not new and (type(old) is not type(new) or old != new):
+            return place
+    return None
+
+
+def error_answer(number: int, kind: str, error: BaseException, *, named: bool = True) -> wire.ErrorAnswer:
+    """An ``error`` with the text of an exception on one line, after its type where that tells something."""
+    text = " ".join(str(error).split())[:2000]
+    prefix = f"{type(error).__name__}: " if named and kind != "message" else ""
+    return wire.ErrorAnswer(id=number, kind=kind, message=prefix + text)  # type: ignore[arg-type]
+
+
+def own_streams() -> tuple[BinaryIO, BinaryIO]:
+    """The process's standard input and output for the protocol alone; the numbers 0 and 1 stand for others then."""
+    source, sink = os.dup(0), os.dup(1)
+    empty = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(empty, 0)
+    os.close(empty)
+    os.dup2(2, 1)
+    return os.fdopen(source, "rb"), os.fdopen(sink, "wb")
+
+
+def main(arguments: list[str]) -> int:
+    """Entry point of the module: ``[--json] SUBJECT``."""
+    lines = arguments[:1] == ["--json"]
+    names = arguments[lines:]
+    if len(names) != 1:
+        sys.stderr.write("usage: python -m conformance.protocol.serve [--json] SUBJECT\n")
+        return 2
+    source, sink = own_streams()
+    try:
+        subject = load_subject(names[0])
+    except SubjectError as error:
+        sys.stderr.write(f"{error}\n")
+        return NO_SUBJECT
+    serve(subject, source, sink, lines=lines)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

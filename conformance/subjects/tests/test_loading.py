@@ -1,0 +1,204 @@
+"""From names to subjects: bundled ones, attributes, factories, bare callables, entry points; and what is none."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+
+import pytest
+
+import oracle
+from conformance.subjects import Capabilities, Rejection, Request, SubjectError, load_subject
+from conformance.subjects.callables import CONFIG, CallableSubject, probe
+from conformance.subjects.entry_points import installed
+from conformance.subjects.loading import claims_problem
+from conformance.subjects.oracle import OracleSubject
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """Write a module that can be imported by the name it is given."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def write(name: str, text: str) -> None:
+        (tmp_path / f"{name}.py").write_text(text)
+        monkeypatch.delitem(sys.modules, name, raising=False)
+
+    return write
+
+
+BODY = """
+from conformance.subjects.oracle import OracleSubject
+class Mine(OracleSubject):
+    def __init__(self, name="mine"):
+        super().__init__(name=name)
+instance = Mine("instance")
+def factory():
+    return Mine("made")
+def optional(name="default", **rest):
+    return Mine(name)
+class Space:
+    inner = Mine("inner")
+class Call:
+    def __call__(self, request):
+        return Mine().build(request)
+bare = Call()
+def function(request):
+    return Mine().build(request)
+nothing = 3
+def broken():
+    raise KeyError("no device")
+"""
+
+
+@pytest.mark.parametrize(
+    ("attribute", "name"),
+    [
+        ("Mine", "mine"),
+        ("instance", "instance"),
+        ("factory", "made"),
+        ("optional", "default"),
+        ("Space.inner", "inner"),
+        ("Call", "door_a:Call"),
+        ("bare", "door_a:bare"),
+        ("function", "door_a:function"),
+    ],
+)
+def test_whatever_gives_a_subject_is_one(module, attribute, name):
+    module("door_a", BODY)
+    subject = load_subject(f"door_a:{attribute}")
+    assert subject.name == name
+    assert subject.build(probe("decode"))["total_q"] == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("door_b:nothing", "has no attribute build and is no callable"),
+        ("door_b:missing", "module door_b has no attribute missing"),
+        ("door_b:broken", "KeyError: 'no device'"),
+        ("door_c:x", "ModuleNotFoundError: No module named 'door_c'"),
+        ("unheard-of", "none of engine, oracle, fault:ID, zoo:NAME, package.module:name"),
+        (":x", "none of engine"),
+        ("x:", "none of engine"),
+        ("fault:none", "none"),
+    ],
+)
+def test_what_is_no_subject_is_one_clear_line(module, name, text):
+    module("door_b", BODY)
+    with pytest.raises(SubjectError) as caught:
+        load_subject(name)
+    assert text in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("claims", "text"),
+    [
+        ({"paths": ["decode"]}, "capabilities.paths is not a set of names"),
+        ({"fields": frozenset({1})}, "capabilities.fields is not a set of names"),
+        ({"in_place": "yes"}, "capabilities.in_place is not a bool"),
+        ({"max_cp_size": 0}, "capabilities.max_cp_size is not a number"),
+        ({"max_total_q": 1.5}, "capabilities.max_total_q is not a number or None"),
+        ({"devices": "cpu"}, "capabilities.devices is not a set of names"),
+    ],
+)
+def test_claims_of_a_wrong_type_are_refused(claims, text):
+    subject = OracleSubject()
+    assert claims_problem(subject) is None
+    subject.capabilities = dataclasses.replace(subject.capabilities, **claims)
+    assert claims_problem(subject) == text
+
+
+def test_claims_must_be_capabilities():
+    subject = OracleSubject()
+    subject.capabilities = {"paths": ["decode"]}
+    assert claims_problem(subject).startswith("capabilities is dict")
+
+
+def test_the_probes_are_valid_and_have_every_field():
+    for path in oracle.PATHS:
+        assert probe(path).violations() == []
+        assert probe(path).expected().keys() == set(oracle.keys_of(path, CONFIG))
+
+
+def answering(**answers):
+    """A callable that answers the fields of a path, or raises what it is given for it."""
+
+    def build(request: Request):
+        answer = answers[request.path]
+        if isinstance(answer, Exception):
+            raise answer
+        return {key: value for key, value in OracleSubject().build(request).items() if key.partition(".")[0] in answer}
+
+    return build
+
+
+def test_a_callable_claims_what_its_probes_hold_on_every_path_that_has_it():
+    build = answering(
+        prompt=NotImplementedError(),
+        decode={"positions", "klen", "cu_seqlens_k"},
+        decode_zos={"positions", "context_lens"},
+    )
+    claims = CallableSubject(build, "x").capabilities
+    assert claims.paths == {"decode", "decode_zos"}
+    assert claims.fields == {"positions", "cu_seqlens_k"}
+    assert (claims.in_place, claims.max_cp_size, claims.yoco_modes) == (False, 1, {"off"})
+
+
+def test_a_probe_that_raises_claims_its_path_so_that_the_suite_reports_it():
+    build = answering(prompt=KeyError("klen"), decode={"positions"}, decode_zos=NotImplementedError())
+    claims = CallableSubject(build, "x").capabilities
+    assert (claims.paths, claims.fields) == ({"prompt", "decode"}, {"positions"})
+    refusing = answering(**dict.fromkeys(oracle.PATHS, Rejection("P-LEN", 0, "seqlen_q", "no")))
+    claims = CallableSubject(refusing, "x").capabilities
+    assert (claims.paths, claims.fields) == (set(oracle.PATHS), set(oracle.FIELDS))
+
+
+def test_a_callable_may_bring_its_claims():
+    build = answering(decode={"positions"})
+    build.capabilities = Capabilities(paths=frozenset({"decode"}), fields=frozenset({"positions"}))
+    assert CallableSubject(build, "x").capabilities is build.capabilities
+
+
+def test_sizes_beyond_the_claims_are_unsupported():
+    request = probe("decode")
+    claims = OracleSubject().capabilities
+    lacks = [
+        dataclasses.replace(claims, **limit).lacks("decode", CONFIG, request.sequences, columns)
+        for limit, columns in (
+            ({"max_total_q": 3}, None),
+            ({"max_total_q": 4}, None),
+            ({"max_num_reqs": 1}, None),
+            ({"max_num_reqs": 2}, None),
+            ({"max_table_columns": 1}, None),
+            ({"max_table_columns": 2}, None),
+            ({"max_table_columns": 2}, 3),
+        )
+    ]
+    assert lacks == [
+        "total_q above 3", None, "num_reqs above 1", None, "table columns above 1", None, "table columns above 2",
+    ]  # fmt: skip
+
+
+def install(folder, distribution: str, name: str, value: str) -> None:
+    info = folder / f"{distribution}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[inputmeta.subjects]\n{name} = {value}\n")
+
+
+def test_an_installed_package_brings_its_subject_by_name(module, tmp_path):
+    module("door_d", BODY)
+    install(tmp_path, "one", "their-engine", "door_d:Mine")
+    assert load_subject("their-engine").name == "mine"
+    assert [point.name for point in installed() if point.value == "door_d:Mine"] == ["their-engine"]
+    install(tmp_path, "two", "their-engine", "door_d:instance")
+    with pytest.raises(SubjectError, match="several packages bring it: door_d:Mine, door_d:instance"):
+        load_subject("their-engine")
+
+
+def test_a_broken_entry_point_is_one_line(module, tmp_path):
+    install(tmp_path, "three", "broken-engine", "door_e:Mine")
+    with pytest.raises(SubjectError, match="subject broken-engine: ModuleNotFoundError: No module named 'door_e'"):
+        load_subject("broken-engine")
