@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich.progress import Progress
@@ -10,14 +12,61 @@ from rich.progress import Progress
 import oracle
 from conformance import exits
 from conformance.batch import store_case
-from conformance.console import progress, say
+from conformance.casefile import case_id
+from conformance.cases import Case
+from conformance.console import notice, progress, say
 from conformance.corpus_tools import load_corpus
+from conformance.failures import Failure
 from conformance.fuzz import ROUND_EXAMPLES, Campaign, fuzz, reported_case
 from conformance.generate import Profile
+from conformance.isolation.examine import TIMES, Examined, Examiner
+from conformance.isolation.journal import Journal, recover
+from conformance.isolation.session import Session
+from conformance.isolation.target import Target
+from conformance.known import KnownFailure, KnownFailures
 from conformance.report import describe
-from conformance.runner import run_case
 from conformance.subjects import Subject
-from conformance.verdicts import Verdict
+from conformance.verdicts import Finding, Verdict
+
+
+@dataclass
+class Run:
+    """One run of a command: what is tested, what is known of it, what it does wrong now."""
+
+    session: Session
+    target: Target
+    save_dir: Path
+    known: KnownFailures
+    failing: set[str] = field(default_factory=set)
+    """Keys of a known-failures file that would cover what failed: ids of cases, signatures of generated ones."""
+
+    @property
+    def subject(self) -> Subject:
+        """What is tested."""
+        return self.session.subject
+
+    def finish(self, write: Path | None) -> None:
+        """Write the present failures, if that is wanted; raises KnownFailuresError."""
+        if write is not None:
+            self.known.rewritten(self.failing).save(write)
+
+
+@contextmanager
+def opened(target: Target, save_dir: Path, known: KnownFailures) -> Iterator[Run]:
+    """A run with a journal in ``save_dir``, after what killed runs have left there is saved.
+
+    Raises:
+        SubjectError: the subject cannot be had.
+        CaseError: the journal cannot be written.
+    """
+    with target.open(spares=1) as subject:
+        files, problems = recover(save_dir)
+        for path in files:
+            notice(f"a run was interrupted; one of its cases is saved as {path}")
+        for problem in problems:
+            notice(problem)
+        with Journal(save_dir) as journal:
+            yield Run(Session(subject, journal), target, save_dir, known)
 
 
 def claimed_paths(subject: Subject, paths: Sequence[str] | None) -> tuple[str, ...]:
@@ -36,10 +85,9 @@ def profile_for(subject: Subject, paths: tuple[str, ...]) -> Profile:
     )
 
 
-def run_fuzz(
-    subject: Subject, seconds: float, seed: int, paths: Sequence[str] | None, save_dir: Path, *, full_coverage: bool
-) -> int:
+def run_fuzz(run: Run, seconds: float, seed: int, paths: Sequence[str] | None, *, full_coverage: bool) -> int:
     """Fuzz one subject; prints the result and returns the exit code."""
+    subject = run.subject
     claimed = claimed_paths(subject, paths)
     if not claimed:
         say(f"nothing to fuzz: {subject.name} claims none of the paths {', '.join(paths or oracle.PATHS)}")
@@ -47,52 +95,122 @@ def run_fuzz(
     profile = profile_for(subject, claimed)
     say(f"fuzz {subject.name}: seed {seed}, {seconds:g} s, paths {', '.join(profile.paths)}")
     with progress(seconds) as bar:
-        campaign = fuzz(subject, profile, seed_value=seed, seconds=seconds, on_case=show_on(bar))
+        campaign = fuzz(run.session, profile, seed_value=seed, seconds=seconds, known=run.known, on_case=show_on(bar))
     say(summary(campaign))
     say(coverage_text(campaign, full=full_coverage))
-    return conclude(campaign, save_dir)
+    code = conclude(campaign, run)
+    for entry in run.known.unused():
+        notice(run.known.complaint(entry))
+    return code
 
 
-def run_check(
-    subject: Subject, corpus: Path, *, examples: int, seed: int, paths: Sequence[str] | None, save_dir: Path
-) -> int:
+def run_check(run: Run, corpus: Path, *, examples: int, seed: int, paths: Sequence[str] | None) -> int:
     """Corpus, then generated cases; prints the result and returns the exit code."""
+    subject = run.subject
     claimed = claimed_paths(subject, paths)
-    passed, unsupported, failed = check_corpus(subject, corpus, claimed)
-    say(f"corpus {corpus.name}: {passed} passed, {failed} failed, {unsupported} unsupported")
+    counts = check_corpus(run, corpus, claimed)
+    known = f", {counts.known} known" if counts.known else ""
+    say(
+        f"corpus {corpus.name}: {counts.passed} passed, {counts.failed} failed, {counts.unsupported} unsupported{known}"
+    )
     rounds = -(-examples // ROUND_EXAMPLES)
-    code = exits.DIFFERS if failed else exits.CONFORMS
+    code = exits.DIFFERS if counts.failed else exits.CONFORMS
+    ran = counts.passed + counts.known
     if rounds and claimed:
         profile = profile_for(subject, claimed)
         with progress(rounds * ROUND_EXAMPLES) as bar:
-            campaign = fuzz(subject, profile, seed_value=seed, rounds=rounds, on_case=show_on(bar, by_cases=True))
+            shown = show_on(bar, by_cases=True)
+            campaign = fuzz(run.session, profile, seed_value=seed, rounds=rounds, known=run.known, on_case=shown)
         say(f"generated, seed {seed}: " + summary(campaign))
         say(coverage_text(campaign, full=False))
-        code = max(code, conclude(campaign, save_dir))
-        passed += campaign.verdicts[Verdict.PASS]
-    return exits.NOTHING_RAN if code == exits.CONFORMS and not passed else code
+        code = max(code, conclude(campaign, run))
+        ran += campaign.cases - campaign.verdicts[Verdict.UNSUPPORTED]
+    for entry in run.known.unused():
+        say(run.known.complaint(entry))
+        code = exits.DIFFERS
+    return exits.NOTHING_RAN if code == exits.CONFORMS and not ran else code
 
 
-def check_corpus(subject: Subject, folder: Path, paths: Sequence[str]) -> tuple[int, int, int]:
-    """Counts of cases that passed, that the subject does not claim, and that failed (described as they come)."""
-    passed = unsupported = failed = 0
+@dataclass
+class CorpusCounts:
+    """Cases of a corpus by what came of them."""
+
+    passed: int = 0
+    failed: int = 0
+    unsupported: int = 0
+    known: int = 0
+
+    def __str__(self) -> str:
+        """``12 passed, 0 failed, 1 unsupported``."""
+        text = f"{self.passed} passed, {self.failed} failed, {self.unsupported} unsupported"
+        return text + (f", {self.known} known" if self.known else "")
+
+
+def check_corpus(run: Run, folder: Path, paths: Sequence[str]) -> CorpusCounts:
+    """Run the cases of a corpus; failures are described as they come."""
+    counts = CorpusCounts()
+    labelled: set[str] = set()
     for path, case in load_corpus(folder):
-        outcome = run_case(case, subject) if case.path in paths else None
-        if outcome is None or not outcome.ran:
-            unsupported += 1
-        elif outcome.findings:
-            failed += 1
+        outcome = run.session.run(case) if case.path in paths else None
+        ran = outcome is not None and outcome.ran
+        run.known.saw(case, ran=ran)
+        if outcome is None or not ran:
+            counts.unsupported += 1
+            continue
+        mark = run.session.mark()
+        new = [found for found in outcome.findings if not is_known(run, found, case)]
+        if outcome.findings:
+            run.failing.add(case_id(case))
+        if new:
             say(f"{path.name}: {case.title}")
-            for finding in outcome.findings:
-                say(describe(finding, case, replay_command(path, subject)))
-        else:
-            passed += 1
-    return passed, unsupported, failed
+        told = [tell_corpus_failure(run, Failure(found, case, mark, case, mark), path, labelled) for found in new]
+        counts.failed += any(told)
+        counts.known += bool(outcome.findings) and not any(told)
+        counts.passed += not outcome.findings
+    return counts
 
 
-def replay_command(path: Path, subject: Subject) -> str:
-    """The command that runs one case file against one subject."""
-    return f"inputmeta replay {path} --subject {subject.name}"
+def tell_corpus_failure(run: Run, failure: Failure, path: Path, labelled: set[str]) -> bool:
+    """Label and describe a failing corpus case; False if what it turns out to be is known.
+
+    The first case of a signature is replayed in full, the others once.
+    """
+    signature = failure.finding.signature
+    examined = Examiner(run.session, times=1 if signature in labelled else TIMES).examine(failure)
+    labelled.add(signature)
+    if examined.finding.verdict is Verdict.FLAKY and is_known(run, examined.finding, failure.case):
+        return False
+    files = [path] if examined.case == failure.case and not examined.before else stored(examined, examined.case, run)
+    say(described(examined, examined.case, files, run.target))
+    return True
+
+
+def is_known(run: Run, finding: Finding, case: Case) -> bool:
+    """Whether a finding is a known failure; says so."""
+    entry = run.known.match(finding, case)
+    if entry is not None:
+        say(known_text(finding.signature, entry))
+    return entry is not None
+
+
+def known_text(signature: str, entry: KnownFailure) -> str:
+    """One line on a known failure that was seen."""
+    return f"KNOWN {signature}: {entry.reason} – {entry.issue}"
+
+
+def stored(examined: Examined, case: Case, run: Run) -> list[Path]:
+    """Save a case and those that must be run before it; returns the files in the order to run."""
+    return [store_case(each, run.save_dir) for each in (*examined.before, case)]
+
+
+def described(examined: Examined, case: Case, files: Sequence[Path], target: Target) -> str:
+    """The message on a failure, with its label."""
+    return describe(examined.finding, case, replay_command(files, target), f"{examined.label}: {examined.note}")
+
+
+def replay_command(files: Sequence[Path], target: Target) -> str:
+    """The command that runs case files, in order, in one worker."""
+    return f"inputmeta replay {' '.join(map(str, files))} {target.options}"
 
 
 def show_on(bar: Progress, *, by_cases: bool = False) -> Callable[[Campaign], None]:
@@ -144,12 +262,25 @@ def coverage_text(campaign: Campaign, *, full: bool) -> str:
     return "\n".join(lines)
 
 
-def conclude(campaign: Campaign, save_dir: Path) -> int:
-    """Save and describe the failures; the exit code of the campaign."""
+def conclude(campaign: Campaign, run: Run) -> int:
+    """Label, save and describe the failures; the exit code of the campaign."""
+    for signature, entry in sorted(campaign.known_seen.items()):
+        say(known_text(signature, entry))
+    run.failing |= campaign.known_seen.keys()
+    examiner = Examiner(run.session)
+    new = 0
     for failure in sorted(campaign.failures.values(), key=lambda f: f.size):
-        path = store_case(reported_case(failure, campaign), save_dir)
+        examined = examiner.examine(failure)
+        run.failing.add(examined.finding.signature)
+        if examined.finding.verdict is Verdict.FLAKY and is_known(run, examined.finding, examined.case):
+            continue
+        new += 1
+        case = reported_case(examined, campaign)
+        files = stored(examined, case, run)
         say("")
-        say(describe(failure.finding, failure.case, replay_command(path, campaign.subject)))
-    if campaign.failures:
+        say(described(examined, case, files, run.target))
+    if campaign.lost is not None:
+        say(f"the subject could not be started again: {campaign.lost}")
+    if new:
         return exits.DIFFERS
     return exits.CONFORMS if campaign.cases > campaign.verdicts[Verdict.UNSUPPORTED] else exits.NOTHING_RAN

@@ -11,13 +11,31 @@ import typer
 
 import oracle
 from conformance import exits
-from conformance.campaigns import run_check, run_fuzz
+from conformance.campaigns import opened, run_check, run_fuzz
 from conformance.casefile import CaseError
 from conformance.cli_cases import corpus_app, print_fields, print_oracle, run_replay
+from conformance.cli_compare import compare
+from conformance.cli_options import (
+    MEMORY_LIMIT,
+    SAVE_DIR,
+    TIMEOUT,
+    CommandOption,
+    InProcessOption,
+    JsonOption,
+    KnownOption,
+    MemoryOption,
+    SaveDirOption,
+    SubjectOption,
+    TimeoutOption,
+    WriteKnownOption,
+    known_in,
+    one_line_errors,
+)
+from conformance.cli_subject import subject_app
 from conformance.cli_trace import trace
 from conformance.console import fail
 from conformance.corpus_tools import bundled_corpus
-from conformance.subjects import Subject, SubjectError, load_subject
+from conformance.isolation.target import Target
 
 app = typer.Typer(
     name="inputmeta",
@@ -28,12 +46,19 @@ app = typer.Typer(
     help=f"""Differential conformance tests for the input metadata of LLM inference engines.
 
 A *subject* builds the integer tensors of a batch; the oracle says what every defined cell must be. Subjects: `engine`
-(the bundled C++ engine), `oracle` itself, `fault:ID` (the oracle with one planted fault), `package.module:attribute`.
+(the bundled C++ engine), `oracle` itself, `fault:ID` (the oracle with one planted fault), `package.module:name`, an
+installed entry point, or any program that speaks the protocol (`--subject-command`).
+
+A subject runs in a worker process that may crash, hang or grow without harm: it is killed and replaced, and what it did
+is the verdict. Every case is in a journal in `--save-dir` before it is handed over; what a killed run leaves there is
+saved as case files by the next.
 
 {exits.EXPLANATION}""",
 )
 app.add_typer(corpus_app, name="corpus")
+app.add_typer(subject_app, name="subject")
 app.command()(trace)
+app.command()(compare)
 
 
 class ConstructionPath(StrEnum):
@@ -44,19 +69,10 @@ class ConstructionPath(StrEnum):
     DECODE_ZOS = "decode_zos"
 
 
-SubjectOption = Annotated[str, typer.Option("--subject", "-s", help="what is tested")]
 PathOption = Annotated[
     list[ConstructionPath] | None,
     typer.Option("--path", "-p", help="construction path; may be repeated; all that the subject claims if left out"),
 ]
-
-
-def subject_named(name: str) -> Subject:
-    """The subject, or the end of the command with exit code 125."""
-    try:
-        return load_subject(name)
-    except SubjectError as error:
-        raise fail(str(error), exits.NO_SUBJECT) from error
 
 
 @app.command()
@@ -65,19 +81,27 @@ def fuzz(
     seconds: Annotated[float, typer.Option(min=0, help="how long to generate; shrinking may add 45 s")] = 60.0,
     seed: Annotated[int | None, typer.Option(min=0, help="printed; drawn if left out")] = None,
     path: PathOption = None,
-    save_dir: Annotated[Path, typer.Option(help="where failing cases are saved")] = Path("inputmeta-failures"),
+    save_dir: SaveDirOption = SAVE_DIR,
     coverage: Annotated[bool, typer.Option("--coverage", help="print every feature, not a line a formula")] = False,
+    command: CommandOption = None,
+    json: JsonOption = False,
+    in_process: InProcessOption = False,
+    timeout: TimeoutOption = TIMEOUT,
+    memory_limit: MemoryOption = MEMORY_LIMIT,
+    known_failures: KnownOption = None,
+    write_known_failures: WriteKnownOption = None,
 ) -> None:
     """Generate batches until the time is up or the subject differs from the oracle.
 
-    A failure is shrunk, saved as a case file, described, and printed with the command that replays it. Every run
-    prints its seed and a table of the domain features it visited; a reachable feature that was not is named.
+    A failure is shrunk, replayed in fresh workers and in a warm one, saved as a case file, described, and printed with
+    the command that replays it. Every run prints its seed and a table of the domain features it visited; a reachable
+    feature that was not is named. Known failures do not end the run.
     """
     chosen = secrets.randbelow(2**31) if seed is None else seed
-    try:
-        code = run_fuzz(subject_named(subject), seconds, chosen, path, save_dir, full_coverage=coverage)
-    except CaseError as error:
-        raise fail(str(error)) from error
+    target = Target(subject, command, json, in_process, timeout, memory_limit)
+    with one_line_errors(), opened(target, save_dir, known_in(known_failures)) as run:
+        code = run_fuzz(run, seconds, chosen, path, full_coverage=coverage)
+        run.finish(write_known_failures)
     raise typer.Exit(code)
 
 
@@ -88,20 +112,23 @@ def check(
     examples: Annotated[int, typer.Option(min=0, help="generated cases, rounded up to hundreds")] = 1000,
     seed: Annotated[int, typer.Option(min=0, help="of the generated cases")] = 0,
     path: PathOption = None,
-    save_dir: Annotated[Path, typer.Option(help="where failing cases are saved")] = Path("inputmeta-failures"),
+    save_dir: SaveDirOption = SAVE_DIR,
+    command: CommandOption = None,
+    json: JsonOption = False,
+    in_process: InProcessOption = False,
+    timeout: TimeoutOption = TIMEOUT,
+    memory_limit: MemoryOption = MEMORY_LIMIT,
+    known_failures: KnownOption = None,
+    write_known_failures: WriteKnownOption = None,
 ) -> None:
-    """Run the corpus, then generated cases: the same ones for the same seed. For CI."""
-    try:
-        code = run_check(
-            subject_named(subject),
-            corpus or bundled_corpus(),
-            examples=examples,
-            seed=seed,
-            paths=path,
-            save_dir=save_dir,
-        )
-    except CaseError as error:
-        raise fail(str(error)) from error
+    """Run the corpus, then generated cases: the same ones for the same seed. For CI.
+
+    A known failure that no longer fails, or that nothing in this run could be, is an error.
+    """
+    target = Target(subject, command, json, in_process, timeout, memory_limit)
+    with one_line_errors(), opened(target, save_dir, known_in(known_failures)) as run:
+        code = run_check(run, corpus or bundled_corpus(), examples=examples, seed=seed, paths=path)
+        run.finish(write_known_failures)
     raise typer.Exit(code)
 
 
@@ -109,12 +136,18 @@ def check(
 def replay(
     cases: Annotated[list[Path], typer.Argument(metavar="CASE…", help="case files")],
     subject: SubjectOption = "engine",
+    command: CommandOption = None,
+    json: JsonOption = False,
+    in_process: InProcessOption = False,
+    timeout: TimeoutOption = TIMEOUT,
+    memory_limit: MemoryOption = MEMORY_LIMIT,
+    known_failures: KnownOption = None,
+    write_known_failures: WriteKnownOption = None,
 ) -> None:
-    """Run case files and describe every difference. Fits `git bisect run`."""
-    try:
-        code = run_replay(cases, subject_named(subject))
-    except CaseError as error:
-        raise fail(str(error)) from error
+    """Run case files, in order and in one worker, and describe every difference. Fits `git bisect run`."""
+    target = Target(subject, command, json, in_process, timeout, memory_limit)
+    with one_line_errors():
+        code = run_replay(cases, target, known_in(known_failures), write_known_failures)
     raise typer.Exit(code)
 
 

@@ -13,13 +13,15 @@ import typer
 import oracle
 from conformance import exits
 from conformance.batch import affordable_expansions, field_array, step_request
-from conformance.campaigns import replay_command
-from conformance.casefile import CaseError, load_case
+from conformance.campaigns import known_text, replay_command
+from conformance.casefile import CaseError, case_id, load_case
+from conformance.cases import Case
 from conformance.console import fail, say, stderr
 from conformance.corpus_tools import add_case, bundled_corpus, format_corpus, lint_corpus, load_corpus
+from conformance.isolation.target import Target
+from conformance.known import KnownFailures
 from conformance.report import describe
-from conformance.runner import run_case
-from conformance.subjects import Subject
+from conformance.runner import Outcome, run_case
 
 PRINTED_CELLS = 2**22
 """Largest expansion, in cells, that the command `oracle` prints."""
@@ -59,27 +61,50 @@ def print_oracle(path: Path, output: Path, step: int | None) -> int:
     return exits.CONFORMS
 
 
-def run_replay(paths: list[Path], subject: Subject) -> int:
-    """Run case files and describe every finding; returns the exit code.
+def run_replay(paths: list[Path], target: Target, known: KnownFailures, write: Path | None = None) -> int:
+    """Run case files, in order and in one worker, and describe every finding; returns the exit code.
 
-    All files are read before the first is run, so that a bad one costs nothing.
+    All files are read before the first is run, so that a bad one costs nothing. ``write``: file for the present
+    failures.
     """
     cases = [(path, load_case(path)) for path in paths]
-    ran = differs = 0
-    for path, case in cases:
-        outcome = run_case(case, subject)
-        ran += outcome.ran
-        differs += bool(outcome.findings)
-        for finding in outcome.findings:
-            say(describe(finding, case, replay_command(path, subject)))
-        if not outcome.ran:
-            say(f"UNSUPPORTED {path}: {subject.name} does not claim {', '.join(sorted(outcome.unsupported))}")
-        elif not outcome.findings:
-            left = f"; not claimed: {', '.join(sorted(outcome.unsupported))}" if outcome.unsupported else ""
-            say(f"PASS {path}: {outcome.steps} steps, {len(outcome.keys)} fields, {outcome.cells} cells{left}")
-    if differs:
-        return exits.DIFFERS
-    return exits.CONFORMS if ran else exits.NOTHING_RAN
+    code = exits.NOTHING_RAN
+    failing = set()
+    with target.open() as subject:
+        for path, case in cases:
+            outcome = run_case(case, subject)
+            known.saw(case, ran=outcome.ran)
+            if outcome.findings:
+                failing.add(case_id(case))
+            new = tell(outcome, path, case, known, replay_command([path], target))
+            if new:
+                code = exits.DIFFERS
+            elif outcome.ran and code == exits.NOTHING_RAN:
+                code = exits.CONFORMS
+            if not outcome.ran:
+                say(f"UNSUPPORTED {path}: {subject.name} does not claim {', '.join(sorted(outcome.unsupported))}")
+            elif not outcome.findings:
+                left = f"; not claimed: {', '.join(sorted(outcome.unsupported))}" if outcome.unsupported else ""
+                say(f"PASS {path}: {outcome.steps} steps, {len(outcome.keys)} fields, {outcome.cells} cells{left}")
+    for entry in known.passing():
+        say(known.complaint(entry))
+        code = exits.DIFFERS
+    if write is not None:
+        known.rewritten(failing).save(write)
+    return code
+
+
+def tell(outcome: Outcome, path: Path, case: Case, known: KnownFailures, command: str) -> int:
+    """Describe the findings on a case, the known ones in a line; the number of the others."""
+    new = 0
+    for finding in outcome.findings:
+        entry = known.match(finding, case)
+        if entry is not None:
+            say(f"{known_text(finding.signature, entry)} ({path})")
+            continue
+        new += 1
+        say(describe(finding, case, command))
+    return new
 
 
 def print_fields(paths: frozenset[str], *, as_json: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -11,9 +12,22 @@ import typer
 from conformance import exits
 from conformance.batch import store_case
 from conformance.campaigns import replay_command
+from conformance.cli_options import (
+    MEMORY_LIMIT,
+    SAVE_DIR,
+    TIMEOUT,
+    CommandOption,
+    InProcessOption,
+    JsonOption,
+    MemoryOption,
+    SaveDirOption,
+    SubjectOption,
+    TimeoutOption,
+    one_line_errors,
+)
 from conformance.console import fail, say
+from conformance.isolation.target import Target
 from conformance.report import describe
-from conformance.subjects import Subject, SubjectError, load_subject
 from conformance.trace import (
     TraceError,
     TraceOptions,
@@ -38,7 +52,7 @@ class YocoMode(StrEnum):
 
 def trace(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="request trace, one JSON object a line (Mooncake)")],
-    subject: Annotated[str, typer.Option("--subject", "-s", help="what is tested")] = "engine",
+    subject: SubjectOption = "engine",
     limit: Annotated[int | None, typer.Option(min=1, help="requests to replay; all if left out")] = None,
     seed: Annotated[int, typer.Option(min=0, help="of acceptance, generated tokens and row choice")] = DEFAULTS.seed,
     rows: Annotated[str, typer.Option(help="rows a sequence to compare, or all; all are built")] = str(DEFAULTS.rows),
@@ -52,14 +66,20 @@ def trace(
     yoco: Annotated[YocoMode, typer.Option(help="prefill truncation")] = YocoMode.OFF,
     keep: Annotated[int, typer.Option(min=0, help="tokens truncation keeps")] = DEFAULTS.yoco_prefill_keep_tokens,
     save_case: Annotated[int | None, typer.Option(min=0, metavar="STEP", help="save this step as a case file")] = None,
-    save_dir: Annotated[Path, typer.Option(help="where cases are saved")] = Path("inputmeta-failures"),
+    save_dir: SaveDirOption = SAVE_DIR,
+    command: CommandOption = None,
+    json: JsonOption = False,
+    in_process: InProcessOption = True,
+    timeout: TimeoutOption = TIMEOUT,
+    memory_limit: MemoryOption = MEMORY_LIMIT,
 ) -> None:
     """Replay a request trace through a continuous-batching scheduler, every step checked against the oracle.
 
     Chunked prefill, prefix hits with the replay they imply, block and state-slot reuse, speculative decode, preemption,
     placeholders; block 128, W = 128, ratios 1, 4 and 128, 128 K of context. Dense expansions are left out. The engine
     builds every row; the oracle checks `--rows` a sequence: first, last, those on and beside boundaries, the rest by
-    seeded choice. Ends at the first step that differs, which is saved as a case.
+    seeded choice. Ends at the first step that differs, which is saved as a case. In this process by default: batches of
+    such sizes take a while to travel. Ask for a worker with `--isolated` if the subject may crash.
     """
     try:
         options = TraceOptions(
@@ -76,16 +96,15 @@ def trace(
             yoco_mode=yoco.value,
             yoco_prefill_keep_tokens=keep,
         )
-        tested = load_subject(subject)
-        say(f"trace {file.name}: subject {tested.name}, seed {seed}, rows {rows}, drafts {drafts}")
-        lines = count_requests(file)
-        total = lines if limit is None else min(lines, limit)
-        with TraceProgress(total) as progress:
-            result = replay_trace(read_trace(file), options, tested, progress, save_case=save_case)
-        say("\n".join(summary_lines(result)))
-        code = conclude(result, tested, save_case, save_dir)
-    except SubjectError as error:
-        raise fail(str(error), exits.NO_SUBJECT) from error
+        target = Target(subject, command, json, in_process and command is None, timeout, memory_limit)
+        with one_line_errors(), target.open() as tested:
+            say(f"trace {file.name}: subject {tested.name}, seed {seed}, rows {rows}, drafts {drafts}")
+            lines = count_requests(file)
+            total = lines if limit is None else min(lines, limit)
+            with TraceProgress(total) as progress:
+                result = replay_trace(read_trace(file), options, tested, progress, save_case=save_case)
+            say("\n".join(summary_lines(result)))
+            code = conclude(result, target, save_case, save_dir)
     except (TraceError, ValueError) as error:
         raise fail(str(error)) from error
     raise typer.Exit(code)
@@ -100,7 +119,7 @@ def parse_rows(text: str) -> int | None:
     return int(text)
 
 
-def conclude(result: TraceResult, subject: Subject, save_case: int | None, save_dir: Path) -> int:
+def conclude(result: TraceResult, target: Target, save_case: int | None, save_dir: Path) -> int:
     """Save what is to be saved, describe the findings, and give the exit code."""
     if save_case is not None:
         if result.saved is None:
@@ -111,6 +130,6 @@ def conclude(result: TraceResult, subject: Subject, save_case: int | None, save_
         path = store_case(result.failed, save_dir)
         for finding in result.findings:
             # The case holds the one step that differs: its index in the replay is not its index in the case.
-            say(describe(finding.at_step(0), result.failed, replay_command(path, subject)))
+            say(describe(finding.at_step(0), result.failed, replay_command([path], replace(target, in_process=False))))
         return exits.DIFFERS
     return exits.CONFORMS if result.passed else exits.NOTHING_RAN

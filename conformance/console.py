@@ -10,20 +10,31 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from conformance.casefile import plain_text
 from conformance.exits import BAD_USAGE
 
 stderr = Console(stderr=True)
 
 
+def readable(text: str) -> str:
+    """``text`` without what a terminal would take for a command: what a subject says is part of it."""
+    return "\n".join(line if line.isprintable() else plain_text(line) for line in text.split("\n"))
+
+
 def say(text: str) -> None:
     """One or more lines to stdout, never wrapped or coloured: they are read by programs too."""
-    sys.stdout.write(text + "\n")
+    sys.stdout.write(readable(text) + "\n")
     sys.stdout.flush()
+
+
+def notice(text: str) -> None:
+    """One line to stderr that ends nothing."""
+    sys.stderr.write(f"inputmeta: {readable(text)}\n")
 
 
 def fail(text: str, code: int = BAD_USAGE) -> typer.Exit:
     """Print one line to stderr and give the exception that ends the command with ``code``."""
-    sys.stderr.write(f"inputmeta: {text}\n")
+    notice(text)
     return typer.Exit(code)
 
 

@@ -2,7 +2,8 @@
 
 Rounds of Hypothesis runs with seeds derived from one seed. A round that finds failures shrinks each signature apart
 (each raises an exception class of its own) and ends the campaign. The smallest case seen of every signature is kept
-by us, so that a shrink that runs out of time still reports the best so far.
+by us, so that a shrink that runs out of time still reports the best so far. A subject that dies or hangs is shrunk like
+any other: its worker is replaced, and hangs are taken for such after a shorter time.
 """
 
 from __future__ import annotations
@@ -10,15 +11,22 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 
 import msgspec
 from hypothesis import HealthCheck, Phase, Verbosity, event, given, seed, settings
 
+from conformance.casefile import plain_text
 from conformance.cases import Case, Origin
+from conformance.failures import Failure, case_size
 from conformance.generate import Coverage, Profile, batches, features
-from conformance.runner import Outcome, run_case
+from conformance.isolation.examine import Examined
+from conformance.isolation.session import Session
+from conformance.known import KnownFailure, KnownFailures
+from conformance.runner import Outcome
 from conformance.subjects.base import Subject
+from conformance.subjects.loading import SubjectError
 from conformance.verdicts import Finding, Verdict, exception_class
 from conformance.version import VERSION
 
@@ -27,33 +35,14 @@ MAX_ROUNDS = 10**9
 SHRINK_SECONDS = 45.0
 
 
-@dataclass(frozen=True)
-class Failure:
-    """The smallest case seen of one signature."""
-
-    finding: Finding
-    case: Case
-    seconds: float
-    """Seconds from the start of the campaign to the first sight of this signature."""
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Order of cases: fewer sequences, then shorter JSON."""
-        return case_size(self.case)
-
-
-def case_size(case: Case) -> tuple[int, int]:
-    """Sequences over all steps, and bytes of compact JSON."""
-    return sum(len(step) for step in case.steps), len(msgspec.json.encode(case))
-
-
 @dataclass
 class Campaign:
     """State and result of a campaign."""
 
-    subject: Subject
+    session: Session
     profile: Profile
     seed: int
+    known: KnownFailures = field(default_factory=KnownFailures)
     shrink_seconds: float = SHRINK_SECONDS
     coverage: Coverage = field(default_factory=Coverage)
     verdicts: Counter[Verdict] = field(default_factory=Counter)
@@ -62,9 +51,21 @@ class Campaign:
     cases: int = 0
     cells: int = 0
     seconds: float = 0.0
+    known_seen: dict[str, KnownFailure] = field(default_factory=dict)
+    """Entries of the known failures by the signature of what they covered."""
+    lost: SubjectError | None = None
+    """Why the subject could not be started any more."""
 
-    def record(self, case: Case, outcome: Outcome, seconds: float) -> None:
-        """Count one case and keep its findings if they are the first or the smallest of their signature."""
+    @property
+    def subject(self) -> Subject:
+        """What is tested."""
+        return self.session.subject
+
+    def record(self, case: Case, outcome: Outcome, seconds: float) -> list[Finding]:
+        """Count one case and keep its findings if they are the first or the smallest of their signature.
+
+        Returns those that are not known failures.
+        """
         self.cases += 1
         self.cells += outcome.cells
         self.unsupported.update(outcome.unsupported)
@@ -72,12 +73,21 @@ class Campaign:
             self.verdicts[Verdict.UNSUPPORTED] += 1
         elif not outcome.findings:
             self.verdicts[Verdict.PASS] += 1
+        self.known.saw(case, ran=outcome.ran)
+        new = []
         for finding in outcome.findings:
-            self.verdicts[finding.verdict] += 1
-            known = self.failures.get(finding.signature)
-            if known is None or case_size(case) < known.size:
-                first = seconds if known is None else known.seconds
-                self.failures[finding.signature] = Failure(finding, case, first)
+            entry = self.known.match(finding, case)
+            self.verdicts[Verdict.KNOWN if entry else finding.verdict] += 1
+            if entry:
+                self.known_seen[finding.signature] = entry
+                continue
+            new.append(finding)
+            mark, seen = self.session.mark(), self.failures.get(finding.signature)
+            if seen is None:
+                self.failures[finding.signature] = Failure(finding, case, mark, case, mark, seconds)
+            elif case_size(case) < seen.size:
+                self.failures[finding.signature] = replace(seen, finding=finding, case=case, mark=mark)
+        return new
 
 
 class _Stop(BaseException):
@@ -85,21 +95,27 @@ class _Stop(BaseException):
 
 
 def fuzz(
-    subject: Subject,
+    tested: Subject | Session,
     profile: Profile,
     *,
     seed_value: int,
     seconds: float | None = None,
     rounds: int = MAX_ROUNDS,
     shrink_seconds: float = SHRINK_SECONDS,
+    known: KnownFailures | None = None,
     on_case: Callable[[Campaign], None] = lambda _: None,
 ) -> Campaign:
     """Run a campaign for ``seconds`` (None: until ``rounds`` rounds of ``ROUND_EXAMPLES`` cases are done).
 
     After the first failure the round goes on for at most ``shrink_seconds``, looking for others and shrinking.
-    With ``rounds`` alone the same seed gives the same cases, whatever the machine's speed.
+    With ``rounds`` alone the same seed gives the same cases, whatever the machine's speed. Failures that are ``known``
+    are counted, and the campaign goes on.
+
+    Raises:
+        SubjectError: the subject cannot be started any more, and nothing had failed yet.
     """
-    campaign = Campaign(subject, profile, seed_value, shrink_seconds=shrink_seconds)
+    session = tested if isinstance(tested, Session) else Session(tested)
+    campaign = Campaign(session, profile, seed_value, known or KnownFailures(), shrink_seconds=shrink_seconds)
     begin = time.monotonic()
     end = None if seconds is None else begin + seconds
     for index in range(rounds):
@@ -115,6 +131,7 @@ def _run_round(
 ) -> None:
     """One Hypothesis run; failures end up in the campaign."""
     shrink_end: float | None = None
+    hurry = ExitStack()
 
     def check(case: Case) -> None:
         nonlocal shrink_end
@@ -122,26 +139,35 @@ def _run_round(
         limit = end if shrink_end is None else shrink_end
         if limit is not None and now >= limit:
             raise _Stop
-        outcome = run_case(case, campaign.subject)
-        campaign.record(case, outcome, time.monotonic() - begin)
+        try:
+            outcome = campaign.session.run(case)
+        except SubjectError as error:
+            campaign.lost = error
+            raise _Stop from error
+        new = campaign.record(case, outcome, time.monotonic() - begin)
         if shrink_end is None:
             seen = features(case)
             campaign.coverage.add(seen)
             for name in sorted(seen):
                 event(name)
         on_case(campaign)
-        if outcome.findings:
+        if new:
             shrink_end = shrink_end or time.monotonic() + campaign.shrink_seconds
-            raise exception_class(outcome.findings[0].signature)(outcome.findings[0])
+            if any(finding.verdict is Verdict.HANG for finding in new):
+                hurry.enter_context(campaign.session.hurried())
+            raise exception_class(new[0].signature)(new[0])
 
     test = seed(campaign.seed * 1_000_003 + index)(_settings()(given(batches(campaign.profile))(check)))
-    try:
-        test()
-    except _Stop:
-        pass
-    except Exception:  # the failures themselves, grouped by Hypothesis; anything else is ours
-        if not campaign.failures:
-            raise
+    with hurry:
+        try:
+            test()
+        except _Stop:
+            pass
+        except Exception:  # the failures themselves, grouped by Hypothesis; anything else is ours
+            if not campaign.failures:
+                raise
+    if campaign.lost is not None and not campaign.failures:
+        raise campaign.lost
 
 
 def _settings() -> settings:
@@ -157,10 +183,14 @@ def _settings() -> settings:
     )
 
 
-def reported_case(failure: Failure, campaign: Campaign) -> Case:
-    """The failing case as it is saved: title, tags and origin say what found it."""
-    finding = failure.finding
-    title = f"{finding.verdict} {finding.formula}" + (f" {finding.key}" if finding.key else "")
-    found_by = f"fuzz {campaign.subject.name}"
-    origin = Origin(found_by=found_by, version=VERSION, seed=campaign.seed, minimised_by="hypothesis")
-    return msgspec.structs.replace(failure.case, title=title, origin=origin)
+def reported_case(examined: Examined, campaign: Campaign) -> Case:
+    """The failing case as it is saved: title, tags and origin say what found it, and how it comes back."""
+    finding = examined.finding
+    title = f"{finding.verdict} {finding.code or finding.formula}" + (f" {finding.key}" if finding.key else "")
+    origin = Origin(
+        found_by=plain_text(f"fuzz {campaign.subject.name}; {examined.label}: {examined.note}"),
+        version=VERSION,
+        seed=campaign.seed,
+        minimised_by="hypothesis",
+    )
+    return msgspec.structs.replace(examined.case, title=f"{title}, {examined.label}", origin=origin)

@@ -9,7 +9,8 @@ import numpy as np
 
 import oracle
 from conformance.buffers import PATTERNS, Arena
-from conformance.subjects.base import Rejection, Request, Subject
+from conformance.subjects.base import Rejection, Request, Subject, SubjectFailure, is_device_error
+from conformance.subjects.loading import SubjectError
 from conformance.verdicts import Finding, Verdict
 
 MOST_CELLS = 2**16
@@ -51,9 +52,13 @@ def refusal_problem(subject: Subject, request: Request, step: int, allowed: set[
             return None
         detail = f"breaks {', '.join(sorted(allowed))}, was refused for {rejection.condition} at {rejection.field}"
         return Finding(Verdict.ACCEPTED, step, None, condition, detail)
+    except SubjectError:  # it cannot be started any more
+        raise
     except Exception as error:  # a subject may raise anything; whatever it is, it is the verdict
-        detail = f"breaks {condition}; raised {type(error).__name__}: {one_line(error)}"
-        return Finding(Verdict.CRASH, step, None, condition, detail)
+        found = failure_finding(error, step)
+        if found.verdict is Verdict.UNSUPPORTED:
+            return found
+        return dataclasses.replace(found, formula=condition, detail=f"breaks {condition}; {found.detail}")
     return Finding(Verdict.ACCEPTED, step, None, condition, f"breaks {condition} and was accepted")
 
 
@@ -66,6 +71,16 @@ def offered_shapes(subject: Subject, request: Request) -> dict[str, tuple[str, t
             usable = min(shape) >= 1 and math.prod(shape) <= MOST_CELLS
             offered[key] = (field.dtype, shape if usable else (1,) * len(shape))
     return offered
+
+
+def failure_finding(error: Exception, step: int) -> Finding:
+    """The finding on a batch that a subject did not answer, from what it raised instead."""
+    if isinstance(error, SubjectFailure):
+        return Finding(Verdict(error.verdict), step, None, "-", error.detail, code=error.code)
+    detail = f"raised {type(error).__name__}: {one_line(error)}"
+    if is_device_error(error):
+        return Finding(Verdict.DEVICE_ERROR, step, None, "-", detail, code="device")
+    return Finding(Verdict.CRASH, step, None, "-", detail, code="raised")
 
 
 def one_line(error: BaseException) -> str:

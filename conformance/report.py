@@ -28,12 +28,12 @@ COLUMNS = {
 }
 
 
-def describe(finding: Finding, case: Case, command: str) -> str:
-    """The whole message of one finding, several lines without a newline at the end."""
-    return "\n".join(_lines(finding, case, command))
+def describe(finding: Finding, case: Case, command: str, label: str = "") -> str:
+    """The whole message of one finding, several lines without a newline at the end. ``label``: how it comes back."""
+    return "\n".join(_lines(finding, case, command, label))
 
 
-def _lines(finding: Finding, case: Case, command: str) -> Iterator[str]:
+def _lines(finding: Finding, case: Case, command: str, label: str) -> Iterator[str]:
     yield f"{finding.verdict}: {finding.detail}"
     yield from formula_lines(finding, case)
     yield from batch_lines(case, finding.step)
@@ -42,6 +42,8 @@ def _lines(finding: Finding, case: Case, command: str) -> Iterator[str]:
         yield f"  got      {finding.cell.got}"
         yield f"  want     {finding.cell.want}"
         yield f"  differ   {finding.differing} of {finding.compared} defined cells of {finding.key}"
+    if label:
+        yield f"  label    {label}"
     yield f"  replay   {command}"
 
 

@@ -2,7 +2,8 @@
 
 A valid step is built once on the subject's own buffers and, if the subject fills in place, twice on poisoned and
 fenced ones (:mod:`conformance.buffers`). An invalid step must be refused, for a precondition that it breaks, without a
-write. The subject's result is never trusted: :mod:`conformance.compare` checks form before values.
+write. The subject's result is never trusted: :mod:`conformance.compare` checks form before values. A subject that does
+not answer at all (:class:`conformance.subjects.base.SubjectFailure`, or whatever it raises in process) is a finding.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -17,8 +19,10 @@ from conformance.batch import step_request
 from conformance.buffers import PATTERNS, Arena, Shapes
 from conformance.cases import Case
 from conformance.compare import Wanted, compare_field, compare_fields, finding
-from conformance.refusal import check_refusal, one_line
+from conformance.refusal import check_refusal, failure_finding
 from conformance.subjects.base import Rejection, Request, Result, Subject
+from conformance.subjects.loading import SubjectError
+from conformance.tails import NO_TAILS, Tails, tails_of
 from conformance.verdicts import Finding, Verdict, field_name
 
 
@@ -42,10 +46,13 @@ class Outcome:
         return self.steps > 0
 
     def add(self, findings: list[Finding]) -> None:
-        """Keep the first finding of each signature."""
+        """Keep the first finding of each signature; a step that could not be handed over is not claimed."""
         seen = {known.signature for known in self.findings}
         for new in findings:
-            if new.signature not in seen:
+            if new.verdict is Verdict.UNSUPPORTED:
+                self.steps = 0
+                self.unsupported.add(new.detail)
+            elif new.signature not in seen:
                 seen.add(new.signature)
                 self.findings.append(new)
 
@@ -65,7 +72,7 @@ class ValidStep:
 
 
 def run_case(case: Case, subject: Subject) -> Outcome:
-    """Run every step of a case and collect the findings.
+    """Run every step of a case and collect the findings; SubjectError if the subject cannot be started any more.
 
     A step whose batch is beyond the subject, and every field it does not claim, is UNSUPPORTED in the outcome. A table
     width (``max_num_blocks``) is a property of the caller's buffers: only passes that offer buffers have it.
@@ -74,7 +81,7 @@ def run_case(case: Case, subject: Subject) -> Outcome:
     valid: list[ValidStep] = []
     for index in range(len(case.steps)):
         request = step_request(case, index, in_place=subject.capabilities.in_place)
-        beyond = subject.capabilities.lacks(request.path, request.config)
+        beyond = subject.capabilities.lacks(request.path, request.config, request.sequences, request.max_num_blocks)
         if beyond is not None:
             outcome.unsupported.add(beyond)
             continue
@@ -85,7 +92,13 @@ def run_case(case: Case, subject: Subject) -> Outcome:
         else:
             valid.append(claimed_step(request, index, subject, outcome))
     if subject.capabilities.in_place:
-        outcome.add(merge_passes([run_pass(subject, valid, pattern) for pattern in PATTERNS]))
+        tails = tails_of([step.request for step in valid], subject.capabilities)
+        passes: list[list[Finding]] = []
+        for pattern in PATTERNS:
+            passes.append(run_pass(subject, valid, pattern, tails))
+            if any(found.code for found in passes[-1]):  # no answer: another pattern tells no more
+                break
+        outcome.add(merge_passes(passes))
     if not outcome.findings and not (subject.capabilities.in_place and case.max_num_blocks is not None):
         outcome.add(run_pass(subject, valid, None))
     return outcome
@@ -112,14 +125,16 @@ def claimed_step(request: Request, index: int, subject: Subject, outcome: Outcom
     return ValidStep(index, request, wanted)
 
 
-def run_pass(subject: Subject, steps: list[ValidStep], pattern: dict[str, int] | None) -> list[Finding]:
+def run_pass(
+    subject: Subject, steps: list[ValidStep], pattern: dict[str, int] | None, tails: Tails = NO_TAILS
+) -> list[Finding]:
     """One pass over the steps of a case: on the subject's own buffers (``pattern`` None) or on poisoned ones.
 
     Ends at the first step with findings: later steps would only repeat them.
     """
-    arena = None if pattern is None else Arena([step.shapes for step in steps], pattern)
+    arena = None if pattern is None else Arena([tails.shapes(step.shapes) for step in steps], pattern)
     for step in steps:
-        findings = run_step(subject, step) if arena is None else run_in_place(subject, step, arena)
+        findings = run_step(subject, step) if arena is None else run_in_place(subject, step, arena, tails)
         if findings:
             return findings
     return []
@@ -133,30 +148,36 @@ def run_step(subject: Subject, step: ValidStep) -> list[Finding]:
     return compare_fields(step.wanted, result, step.index)
 
 
-def run_in_place(subject: Subject, step: ValidStep, arena: Arena) -> list[Finding]:
+def run_in_place(subject: Subject, step: ValidStep, arena: Arena, tails: Tails) -> list[Finding]:
     """Build one step into fenced buffers; compare the buffers, then the cells around them."""
-    views = arena.views(step.shapes)
+    shapes = tails.shapes(step.shapes)
+    views = arena.views(shapes)
     before = {key: view.copy() for key, view in views.items()}
-    fences = arena.outside(step.shapes)
+    fences = arena.outside(shapes)
     result = build(subject, dataclasses.replace(step.request, out=dict(views)), step.index)
     if isinstance(result, Finding):
         return [result]
     findings = []
     for key, want in step.wanted.items():
-        outside = arena.rows[key].written_outside(fences[key], want.field.shape) if want.tensor else []
+        if not want.tensor:
+            findings.append(compare_field(key, want, result.get(key), step.index))
+            continue
+        view = views[key]
+        outside = arena.rows[key].written_outside(fences[key], view.shape)
         if outside:
             where = f"wrote {len(outside)} cells outside the buffer, first at offset {outside[0]} of its start"
             findings.append(finding(Verdict.OUT_OF_BOUNDS, step.index, key, want, detail=where))
-        actual = views.get(key, result.get(key))
-        problem = compare_field(key, want, actual, step.index)
+        rows = want.field.shape[0]
+        problem = compare_field(key, want, view[:rows], step.index)
         if problem is not None:
-            findings.append(unwritten(problem, want, views.get(key), before.get(key)) or problem)
-    return findings
+            findings.append(unwritten(problem, want, view[:rows], before[key][:rows]) or problem)
+        findings.append(tails.check(key, want, view, before[key], step.index))
+    return [found for found in findings if found is not None]
 
 
-def unwritten(problem: Finding, want: Wanted, view: np.ndarray | None, before: np.ndarray | None) -> Finding | None:
+def unwritten(problem: Finding, want: Wanted, view: np.ndarray, before: np.ndarray) -> Finding | None:
     """UNWRITTEN instead of MISMATCH, if every differing cell still holds what it held before the step."""
-    if view is None or before is None or problem.cell is None:
+    if problem.cell is None:
         return None
     wrong = want.differing(view)
     untouched = wrong & ((view == before) if want.rows is None else (view == before)[want.rows])
@@ -166,15 +187,28 @@ def unwritten(problem: Finding, want: Wanted, view: np.ndarray | None, before: n
 
 
 def build(subject: Subject, request: Request, step: int) -> Result | Finding:
-    """Call the subject on a valid batch; a refusal, an exception or a non-mapping becomes a finding."""
+    """Call the subject on a valid batch; a refusal, no answer, or a change of the request becomes a finding."""
+    sent = snapshot(request)
     try:
         result = subject.build(request)
     except Rejection as rejection:
         where = "the configuration" if rejection.sequence is None else f"sequence {rejection.sequence}"
         detail = f"refused a valid batch: {rejection.condition} at {where}, field {rejection.field}: {rejection}"
         return Finding(Verdict.REJECTED, step, None, rejection.condition, detail)
+    except SubjectError:  # it cannot be started any more
+        raise
     except Exception as error:  # a subject may raise anything; whatever it is, it is the verdict
-        return Finding(Verdict.CRASH, step, None, "-", f"raised {type(error).__name__}: {one_line(error)}")
+        return failure_finding(error, step)
+    if snapshot(request) != sent:
+        return Finding(Verdict.OUT_OF_BOUNDS, step, None, "-", "changed its request", code="input")
     if not isinstance(result, Mapping):
-        return Finding(Verdict.CRASH, step, None, "-", f"returned {type(result).__name__} instead of a mapping")
+        detail = f"returned {type(result).__name__} instead of a mapping"
+        return Finding(Verdict.CRASH, step, None, "-", detail, code="raised")
     return result
+
+
+def snapshot(request: Request) -> list[dict[str, Any]]:
+    """The values of a request, to see whether they change. They are immutable themselves: their identity is enough."""
+    return [vars(request) | {"out": None, "sequences": None}, dict(vars(request.config))] + [
+        dict(vars(sequence)) for sequence in request.sequences
+    ]

@@ -30,6 +30,14 @@ class Verdict(StrEnum):
     """Left a defined cell as it was."""
     CRASH = "CRASH"
     """Ended with something that is neither fields nor a rejection."""
+    DEVICE_ERROR = "DEVICE_ERROR"
+    """A device failed, after which the process can do nothing more with it."""
+    HANG = "HANG"
+    """Gave no answer in time."""
+    FLAKY = "FLAKY"
+    """Fails, but not each time the same case is run in the same way."""
+    KNOWN = "KNOWN"
+    """Fails as a known-failures file says."""
     UNSUPPORTED = "UNSUPPORTED"
     """Does not claim this batch or field."""
 
@@ -52,12 +60,14 @@ class Finding:
     key: str | None
     """Flat key of the field (``klen.4``)."""
     formula: str
-    """Formula (F-…) or precondition (P-…) that the finding speaks of; ``-`` for a crash."""
+    """Formula (F-…) or precondition (P-…) that the finding speaks of; ``-`` without an answer to a valid batch."""
     detail: str
     """One line: what is wrong."""
     cell: Cell | None = None
     differing: int = 0
     compared: int = 0
+    code: str = ""
+    """How the subject failed to answer, in a word that stays the same from run to run: SIGSEGV, timeout, raised."""
 
     @property
     def field(self) -> str | None:
@@ -70,7 +80,13 @@ class Finding:
 
     @property
     def signature(self) -> str:
-        """Identity across runs: verdict, formula, field."""
+        """Identity across runs: verdict, formula, field; without an answer: verdict, code, broken precondition.
+
+        >>> Finding(Verdict.CRASH, 0, None, "P-TABLE", "died by SIGSEGV", code="SIGSEGV").signature
+        'CRASH:SIGSEGV:P-TABLE'
+        """
+        if self.code:
+            return ":".join([self.verdict, self.code, self.formula])
         return ":".join([self.verdict, self.formula, self.field or "-"])
 
 

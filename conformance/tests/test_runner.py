@@ -187,7 +187,7 @@ def test_a_crash_on_an_invalid_batch_is_a_crash() -> None:
         def build(self, request: Request) -> Result:
             raise IndexError("block_table")
 
-    assert verdicts(run_case(INVALID, Falls())) == {"CRASH:P-TABLE:-"}
+    assert verdicts(run_case(INVALID, Falls())) == {"CRASH:raised:P-TABLE"}
 
 
 def test_a_refusal_after_a_write_is_accepted() -> None:

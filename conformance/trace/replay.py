@@ -17,7 +17,7 @@ from conformance.trace.reader import TraceRequest
 from conformance.trace.rows import choose_rows
 from conformance.trace.scheduler import Scheduler
 from conformance.trace.steps import Step, step_case
-from conformance.verdicts import Finding, field_name
+from conformance.verdicts import Finding, Verdict, field_name
 
 EXPAND = frozenset({"kv_swa_full_index", "kv_swa_index"})
 """Expansions that are built: W cells a row. Dense ones would be 16 GiB for a long chunk at ratio 1."""
@@ -112,7 +112,7 @@ def _check(
     step: Step, config: oracle.MetadataConfig, options: TraceOptions, subject: Subject, result: TraceResult
 ) -> list[Finding]:
     """Build one step by the subject, compare the chosen rows, and count both."""
-    beyond = subject.capabilities.lacks(step.path, config)
+    beyond = subject.capabilities.lacks(step.path, config, step.sequences)
     if beyond is not None:
         result.unsupported[beyond] = result.unsupported.get(beyond, 0) + 1
         return []
@@ -122,6 +122,10 @@ def _check(
     after = time.perf_counter()
     result.subject_seconds += after - before
     result.compared_steps += 1
+    if isinstance(built, Finding) and built.verdict is Verdict.UNSUPPORTED:
+        result.compared_steps -= 1
+        result.unsupported[built.detail] = result.unsupported.get(built.detail, 0) + 1
+        return []
     if isinstance(built, Finding):
         return [built]
     rows = choose_rows(config, step.sequences, options.rows, options.seed, step.index)
