@@ -1,0 +1,197 @@
+"""Generated batches of one path against the subject, run once and told apart by field, refusal and answer.
+
+A fixed seed draws the same batches whatever the subject does, so that every field is compared on all of them. Only when
+something fails are fuzzing campaigns run on the same seed, for the smallest cases.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import msgspec
+
+from conformance.batch import step_request
+from conformance.campaigns import described, profile_for, stored
+from conformance.cases import Case
+from conformance.drawn import for_each_case
+from conformance.failures import Failure, case_size
+from conformance.fuzz import ROUND_EXAMPLES, Campaign, fuzz, reported_case
+from conformance.generate import Profile
+from conformance.generate.int32 import block_count
+from conformance.isolation.examine import Examiner
+from conformance.known import KnownFailure, KnownFailures
+from conformance.runner import Outcome
+from conformance.suite.session import Judgement, Setup
+from conformance.verdicts import Finding, Verdict, field_name
+
+INVALID_SHARE = 0.25
+"""Share of the batches that break a precondition."""
+
+Unit = tuple[str, str]
+"""What a test stands for: ``("field", name)``, ``("refusal", condition)`` or ``("answer", "")``."""
+
+ANSWER: Unit = ("answer", "")
+
+
+@dataclass
+class Seen:
+    """One signature of a unit: its smallest case, how many cases showed it, the entry that knows it."""
+
+    failure: Failure
+    cases: int
+    known: KnownFailure | None
+
+
+@dataclass
+class PathResults:
+    """What the batches of one path gave."""
+
+    setup: Setup
+    path: str
+    checked: Counter[Unit] = field(default_factory=Counter)
+    """Cases in which a unit was checked."""
+    seen: dict[Unit, dict[str, Seen]] = field(default_factory=dict)
+    _hurry: ExitStack = field(default_factory=ExitStack)
+
+    def run(self) -> PathResults:
+        """Draw the batches and run them; returns itself. SubjectError if the subject cannot be started any more."""
+        with self._hurry:
+            for_each_case(self.profile, self.setup.seed, self.setup.examples, self._check)
+        return self
+
+    @cached_property
+    def profile(self) -> Profile:
+        """What is drawn: this path, within what the subject claims."""
+        return replace(profile_for(self.setup.run.subject, (self.path,)), invalid=INVALID_SHARE)
+
+    def _check(self, case: Case) -> None:
+        self._check_case(case)
+        narrow = narrowed(case) if self.setup.run.subject.capabilities.in_place else None
+        if narrow is not None:
+            self._check_case(narrow)
+
+    def _check_case(self, case: Case) -> None:
+        session = self.setup.run.session
+        outcome = session.run(case)
+        if not outcome.ran:
+            return
+        broken = self._broken(case)
+        self._count(case, outcome, broken)
+        for finding in outcome.findings:
+            self._note(unit_of(finding, broken), finding, case)
+        if any(finding.verdict is Verdict.HANG for finding in outcome.findings):
+            # One hang after the other would take the run's whole time; none is reported before it is examined in full.
+            self._hurry.enter_context(session.hurried())
+
+    def _note(self, unit: Unit, finding: Finding, case: Case) -> None:
+        group = self.seen.setdefault(unit, {})
+        mark = self.setup.run.session.mark()
+        seen = group.get(finding.signature)
+        if seen is None:
+            entry = self.setup.run.known.match(finding, case)
+            group[finding.signature] = Seen(Failure(finding, case, mark, case, mark), 1, entry)
+            return
+        seen.cases += 1
+        if case_size(case) < seen.failure.size:
+            seen.failure = replace(seen.failure, finding=finding, case=case, mark=mark)
+
+    def _broken(self, case: Case) -> dict[int, str]:
+        """Steps that the subject has to refuse, with the precondition that the case was made to break."""
+        conditions = [tag.removeprefix("invalid:") for tag in case.tags if tag.startswith("invalid:")]
+        if not conditions:
+            return {}
+        in_place = self.setup.run.subject.capabilities.in_place
+        steps = range(len(case.steps))
+        return {i: conditions[0] for i in steps if step_request(case, i, in_place=in_place).violations()}
+
+    def _count(self, case: Case, outcome: Outcome, broken: dict[int, str]) -> None:
+        """Count the units that a case checked. A batch without an answer has no field that was compared."""
+        self.checked.update(("refusal", condition) for condition in set(broken.values()))
+        if len(broken) == len(case.steps):
+            return
+        self.checked[ANSWER] += 1
+        if not any(unit_of(finding, broken) == ANSWER for finding in outcome.findings):
+            self.checked.update(("field", name) for name in {field_name(key) for key in outcome.keys})
+
+    @property
+    def unanswered(self) -> bool:
+        """Whether some valid batch got no answer in a way that no entry knows."""
+        return any(seen.known is None for seen in self.seen.get(ANSWER, {}).values())
+
+    def judgement(self, unit: Unit) -> Judgement:
+        """What is to be said of the failures of a unit; the cases of those that no entry knows are saved."""
+        judgement = Judgement()
+        for signature, seen in sorted(self.seen.get(unit, {}).items(), key=lambda item: item[1].failure.size):
+            told = seen.known or self._told(self._smallest.get(signature, seen.failure), seen.cases)
+            if isinstance(told, KnownFailure):
+                judgement.known.append(told)
+            else:
+                judgement.messages.append(told)
+        return judgement
+
+    def _told(self, failure: Failure, cases: int) -> str | KnownFailure:
+        """The message on a failure, or the entry that knows it as what it turns out to be."""
+        run = self.setup.run
+        examined = Examiner(run.session).examine(failure)
+        if examined.finding.verdict is Verdict.FLAKY:
+            entry = run.known.match(examined.finding, examined.case)
+            if entry is not None:
+                return entry
+        case = reported_case(examined, Campaign(run.session, self.profile, self.setup.seed))
+        files = stored(examined, case, run)
+        counted = f"{examined.finding.signature}: in {cases} of {self.setup.examples} batches, seed {self.setup.seed}"
+        return counted + "\n" + described(examined, case, files, run.target)
+
+    @cached_property
+    def _smallest(self) -> dict[str, Failure]:
+        """The smallest failures by signature, from campaigns over the same batches.
+
+        A campaign ends with the first round that fails. What it found is known to the next, which so comes to what only
+        later batches show.
+        """
+        setup = self.setup
+        end = time.monotonic() + setup.shrink_seconds
+        signatures = [signature for group in self.seen.values() for signature in group]
+        found: dict[str, Failure] = {}
+        while set(signatures) - found.keys() and (left := end - time.monotonic()) > 0:
+            passed_over = [KnownFailure(signature, "", "") for signature in found]
+            campaign = fuzz(
+                setup.run.session,
+                self.profile,
+                seed_value=setup.seed,
+                seconds=left,
+                rounds=-(-setup.examples // ROUND_EXAMPLES),
+                shrink_seconds=left,
+                known=KnownFailures([*setup.run.known.entries.values(), *passed_over]),
+            )
+            if not campaign.failures:
+                break
+            found |= campaign.failures
+        return found
+
+
+def narrowed(case: Case) -> Case | None:
+    """A valid decode batch with the caller's block tables one column too narrow (P-OUT); None if it cannot be."""
+    if case.path == "prompt" or len(case.steps) > 1 or any(tag.startswith("invalid:") for tag in case.tags):
+        return None
+    needed = max(block_count(case.config, sequence.seqlen_k) for sequence in case.steps[0])
+    if needed < 2:
+        return None
+    gather = tuple(None for _ in case.gather)
+    return msgspec.structs.replace(
+        case, gather=gather, max_num_blocks=needed - 1, tags=(*case.tags, "invalid:P-OUT", "P-OUT:narrow")
+    )
+
+
+def unit_of(finding: Finding, broken: dict[int, str]) -> Unit:
+    """The test that a finding belongs to; ``broken`` has the preconditions of the steps that are to be refused."""
+    condition = broken.get(finding.step)
+    if condition is not None:
+        return ("refusal", condition)
+    if finding.field is not None and finding.verdict is not Verdict.ACCEPTED:
+        return ("field", finding.field)
+    return ANSWER
