@@ -1,0 +1,147 @@
+"""Every example passes the checks of its adapter, and conforms on the corpus and on generated batches."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, seed, settings
+
+from conformance.casefile import load_case
+from conformance.corpus_tools import bundled_corpus
+from conformance.generate.batches import batches
+from conformance.generate.profile import Profile
+from conformance.isolation.target import Target
+from conformance.protocol.check import run_checks, sending
+from conformance.runner import run_case
+from conformance.subjects import load_subject
+
+EXAMPLES = Path(__file__).parents[1]
+FLAGS = ("-std=c++20", "-O1", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror")
+
+
+@pytest.fixture(scope="session")
+def decode_builder(tmp_path_factory):
+    compiler = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
+    if compiler is None:
+        pytest.skip("no C++ compiler")
+    program = tmp_path_factory.mktemp("cpp") / "decode_builder"
+    sources = [str(EXAMPLES / "cpp" / name) for name in ("main.cpp", "decode.cpp")]
+    subprocess.run([compiler, *FLAGS, "-o", str(program), *sources], check=True, timeout=170)
+    return str(program)
+
+
+@pytest.fixture
+def target(request, door):
+    if door == "cpp":
+        return Target(command=request.getfixturevalue("decode_builder"))
+    if door == "json":
+        return Target(command=f"{sys.executable} {EXAMPLES / 'json_program.py'}", json=True)
+    return Target(subject=f"conformance.examples.{door}")
+
+
+DOORS = (
+    "cpp",
+    "json",
+    "callable_subject:build",
+    "object_subject:BoundarySubject",
+    "package.my_engine_inputmeta:MyEngineSubject",
+)
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_an_example_passes_every_check(target):
+    def start():
+        worker = target.start()
+        worker.wire = sending(worker.wire)
+        return worker
+
+    results = list(run_checks(start))
+    assert not [(result.name, result.problems) for result in results if result.problems]
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_an_example_conforms(target):
+    with target.open() as subject:
+        ran = 0
+        for path in sorted(bundled_corpus().glob("*.json")):
+            outcome = run_case(load_case(path), subject)
+            assert not outcome.findings, (path.name, outcome.findings)
+            ran += outcome.ran
+        assert ran > 10
+
+        @seed(1)
+        @settings(max_examples=60, database=None, deadline=None, suppress_health_check=list(HealthCheck))
+        @given(batches(Profile(paths=tuple(sorted(subject.capabilities.paths)))))
+        def conforms(case):
+            assert not run_case(case, subject).findings
+
+        conforms()
+
+
+def test_the_cpp_example_claims_every_field_of_its_path(decode_builder):
+    import oracle  # noqa: PLC0415
+
+    with Target(command=decode_builder).open() as subject:
+        assert subject.capabilities.paths == {"decode"}
+        assert subject.capabilities.fields == {name for name, f in oracle.FIELDS.items() if "decode" in f.paths}
+        assert subject.capabilities.in_place
+        assert subject.capabilities.neutral_tails
+
+
+def test_the_cpp_example_survives_bytes_of_every_kind(decode_builder):
+    """Frames cut off at many lengths, and with one byte changed: each is answered by a valid message."""
+    import oracle  # noqa: PLC0415
+    from conformance.protocol import messages as wire  # noqa: PLC0415
+    from conformance.protocol.codec import HEADER, decode_frame, encode  # noqa: PLC0415
+    from conformance.protocol.convert import build_message  # noqa: PLC0415
+    from conformance.subjects.callables import probe  # noqa: PLC0415
+
+    assert "decode" in oracle.PATHS
+    body = encode(build_message(probe("decode"), 1))[4:]
+    bad = [body[:size] for size in range(0, len(body), 7)]
+    bad += [body[:i] + bytes([body[i] ^ 0x81]) + body[i + 1 :] for i in range(0, 400)]
+    sent = b"".join(HEADER.pack(len(data)) + data for data in bad) + encode(wire.Bye())
+    ended = subprocess.run([decode_builder], input=sent, capture_output=True, timeout=60, check=False)
+    assert ended.returncode == 0, ended.stderr
+    answers, rest = [], ended.stdout
+    while rest:
+        size = 4 + HEADER.unpack(rest[:4])[0]
+        answers.append(decode_frame(rest[4:size]))
+        rest = rest[size:]
+    assert len(answers) == len(bad)
+    assert sum(isinstance(answer, wire.ErrorAnswer) for answer in answers) > len(bad) // 2
+
+
+def test_the_package_skeleton_brings_its_subject(tmp_path, monkeypatch):
+    project = tomllib.loads((EXAMPLES / "package" / "pyproject.toml").read_text())["project"]
+    points = project["entry-points"]["inputmeta.subjects"]
+    info = tmp_path / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
+    info.mkdir()
+    lines = "".join(f"{name} = {value}\n" for name, value in points.items())
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n")
+    (info / "entry_points.txt").write_text(f"[inputmeta.subjects]\n{lines}")
+    monkeypatch.syspath_prepend(EXAMPLES / "package")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert load_subject("my-engine").name == "my-engine"
+
+
+def test_the_readme_names_every_example():
+    text = (EXAMPLES / "README.md").read_text()
+    names = {path.name for path in EXAMPLES.iterdir() if path.name not in ("tests", "__init__.py", "README.md")}
+    assert {name for name in names if not name.startswith("__") and name not in text} == set()
+
+
+def test_the_json_example_needs_the_standard_library_only():
+    code = (
+        "import runpy, sys; runpy.run_path(sys.argv[1]); print(sorted({'numpy', 'msgspec', 'oracle'} & {*sys.modules}))"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code, str(EXAMPLES / "json_program.py")],
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert ended.stdout.strip() == "[]"
