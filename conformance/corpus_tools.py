@@ -62,9 +62,10 @@ def add_case(case: Case, folder: Path) -> Path:
     for path in sorted(folder.glob("*.json")):
         if load_case(path).id == complete.id:
             raise CaseError(f"{path}: already holds this case")
-    target = folder / f"{slug(case.title)}.json"
+    name = slug(case.title) or complete.id  # a title may hold no letter that a file name takes
+    target = folder / f"{name}.json"
     if target.exists():
-        target = folder / f"{slug(case.title)}-{complete.id[:6]}.json"
+        target = folder / f"{name}-{complete.id[:6]}.json"
     save_case(complete, target)
     return target
 
