@@ -28,7 +28,8 @@ app = typer.Typer(
     help=f"""Differential conformance tests for the input metadata of LLM inference engines.
 
 A *subject* builds the integer tensors of a batch; the oracle says what every defined cell must be. Subjects: `engine`
-(the bundled C++ engine), `oracle` itself, `fault:ID` (the oracle with one planted fault), `package.module:attribute`.
+(the bundled C++ engine), `engine-cuda` (the same on a GPU), `oracle` itself, `fault:ID` (the oracle with one planted
+fault), `package.module:attribute`.
 
 {exits.EXPLANATION}""",
 )

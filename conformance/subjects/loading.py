@@ -12,9 +12,10 @@ class SubjectError(Exception):
 
 
 def load_subject(name: str) -> Subject:
-    """The subject ``engine``, ``oracle``, ``fault:ID`` (a planted fault), or ``package.module:attribute``.
+    """The subject ``engine``, ``engine-cuda``, ``oracle``, ``fault:ID`` or ``package.module:attribute``.
 
-    The attribute is a subject, or something that returns one when called without arguments.
+    ``engine-cuda`` is the engine on a GPU, ``fault:ID`` the oracle with a planted fault. The attribute is a subject,
+    or something that returns one when called without arguments.
 
     Raises:
         SubjectError: it cannot be imported, or is no subject.
@@ -34,6 +35,8 @@ def load_subject(name: str) -> Subject:
 def _load(name: str) -> Subject:
     if name == "engine":
         return _attribute("conformance.subjects.engine", "EngineSubject", name)
+    if name == "engine-cuda":
+        return _attribute("conformance.subjects.engine_cuda", "EngineCudaSubject", name)
     if name == "oracle":
         return _attribute("conformance.subjects.oracle", "OracleSubject", name)
     module, colon, attribute = name.partition(":")
@@ -42,7 +45,8 @@ def _load(name: str) -> Subject:
 
         return fault_subject(attribute)
     if not colon or not module or not attribute:
-        raise SubjectError(f"subject {name}: neither engine, oracle, fault:ID nor package.module:attribute")
+        known = "engine, engine-cuda, oracle, fault:ID nor package.module:attribute"
+        raise SubjectError(f"subject {name}: neither {known}")
     return _attribute(module, attribute, name)
 
 

@@ -134,7 +134,7 @@ class PromptOnly:
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("nothing", "neither engine, oracle, fault:ID nor package.module:attribute"),
+        ("nothing", "neither engine, engine-cuda, oracle, fault:ID nor package.module:attribute"),
         ("no.such.module:x", "No module named 'no'"),
         ("json:no_such", "module json has no attribute no_such"),
         ("json:dumps", "TypeError"),
