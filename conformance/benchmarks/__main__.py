@@ -9,7 +9,9 @@ from typing import Annotated
 
 import typer
 
+import engine
 from conformance.benchmarks.contenders import Operation, construction_run, operations
+from conformance.benchmarks.gpu import report_text, run_gpu_benchmark
 from conformance.benchmarks.measure import interleaved, ratios, spread_of
 from conformance.benchmarks.report import (
     NOTES,
@@ -22,6 +24,8 @@ from conformance.benchmarks.report import (
     write_json,
 )
 from conformance.benchmarks.workloads import SCALES, Workload, workloads
+from conformance.console import fail
+from conformance.exits import NO_SUBJECT
 
 RATIOS = {
     "numpy / engine": ("numpy", "engine"),
@@ -84,11 +88,24 @@ def benchmark(
     json: Annotated[Path | None, typer.Option(help="Also write the report as JSON to this file.")] = None,
     repeat: Annotated[int, typer.Option(min=1, help="Interleaved rounds.")] = 25,
     scale: Annotated[str, typer.Option(help="full, or tiny to see that it runs; tiny times mean nothing.")] = "full",
+    device: Annotated[str, typer.Option(help="cpu, or cuda for the kernels.")] = "cpu",
 ) -> None:
-    """Compares the engine with a vectorised numpy reference and with a memset of the bytes it writes."""
+    """Compares the engine with a vectorised numpy reference and with a memset of the bytes it writes; on a GPU, with
+    empty kernels, with the eager path and with a fill of these bytes.
+    """
     if scale not in SCALES:
         raise typer.BadParameter(f"{scale}: one of {', '.join(SCALES)}", param_hint="--scale")
+    if device not in {"cpu", "cuda"}:
+        raise typer.BadParameter(f"{device}: cpu or cuda", param_hint="--device")
     command = " ".join(["python -m conformance.benchmarks", *sys.argv[1:]])
+    if device == "cuda":
+        if not engine.cuda_available():
+            raise fail("there is no GPU, or the engine was built without CUDA", NO_SUBJECT)
+        on_gpu = run_gpu_benchmark(scale, repeat, command)
+        print(report_text(on_gpu))
+        if json is not None:
+            write_json(on_gpu, json)
+        return
     report = run_benchmark(scale, repeat, command)
     print_report(report)
     if json is not None:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Run = Callable[[], object]
+Timer = Callable[[Run, int], float]
+"""Mean nanoseconds of one call over so many calls."""
 
 SAMPLE_NS = 2_000_000
 """A sample repeats its call until it has lasted about this long, so that the timer's own cost does not show."""
@@ -69,10 +71,13 @@ def timed(run: Run, calls: int) -> float:
     return (process_time_ns() - begin) / calls
 
 
-def interleaved(contenders: Mapping[str, Run], rounds: int) -> dict[str, list[float]]:
+def interleaved(
+    contenders: Mapping[str, Run], rounds: int, timer: Timer = timed, most_calls: int = MOST_CALLS
+) -> dict[str, list[float]]:
     """Nanoseconds a call, one value a round for each contender; the order turns by one place each round.
 
-    Each contender is called twice before, once to touch its pages and once to settle how often a sample calls it.
+    A sample is one call of `timer`, with at most `most_calls` calls of the contender. Each contender is called twice
+    before, once to touch its pages and once to settle how often a sample calls it.
     """
     names = list(contenders)
     samples: dict[str, list[float]] = {name: [] for name in names}
@@ -80,11 +85,11 @@ def interleaved(contenders: Mapping[str, Run], rounds: int) -> dict[str, list[fl
         calls = {}
         for name, run in contenders.items():
             run()
-            calls[name] = max(1, min(MOST_CALLS, int(SAMPLE_NS / max(1.0, timed(run, 1)))))
+            calls[name] = max(1, min(most_calls, int(SAMPLE_NS / max(1.0, timer(run, 1)))))
         for number in range(rounds):
             turn = number % len(names)
             for name in names[turn:] + names[:turn]:
-                samples[name].append(timed(contenders[name], calls[name]))
+                samples[name].append(timer(contenders[name], calls[name]))
     return samples
 
 

@@ -79,7 +79,7 @@ def cpu_model() -> str:
     return f"{names[0]}, {len(names)} CPUs" if names else platform.processor() or platform.machine()
 
 
-def write_json(report: Report, path: Path) -> None:
+def write_json(report: msgspec.Struct, path: Path) -> None:
     """The report as indented JSON."""
     path.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n")
 

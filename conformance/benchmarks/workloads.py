@@ -153,14 +153,12 @@ def prompt_workload(material: Material, scale: Scale, count: int) -> Workload:
     return Workload(name, "prompt", standard_config(scale.max_model_len), sequences)
 
 
-def decode_workload(material: Material, scale: Scale, count: int) -> Workload:
-    """`count` sequences of 4 rows each."""
+def decode_workload(material: Material, scale: Scale, count: int, rows: int = ROWS_A_DECODE) -> Workload:
+    """`count` sequences of `rows` rows each."""
     contexts = spaced(scale.shortest_context, scale.longest_context, count)
-    rows = ROWS_A_DECODE
     sequences = [material.sequence(i, context - rows, rows, rows - 1, 0) for i, context in enumerate(contexts)]
-    return Workload(
-        f"decode {count:,} sequences x {rows} rows", "decode", standard_config(scale.max_model_len), sequences
-    )
+    name = f"decode {count:,} sequences x {rows} row{'s' if rows > 1 else ''}"
+    return Workload(name, "decode", standard_config(scale.max_model_len), sequences)
 
 
 def expanded_workload(material: Material, scale: Scale) -> Workload:
@@ -178,4 +176,14 @@ def workloads(scale: Scale) -> list[Workload]:
         *(prompt_workload(material, scale, count) for count in scale.prompt_sequences),
         *(decode_workload(material, scale, count) for count in scale.decode_sequences),
         expanded_workload(material, scale),
+    ]
+
+
+def gpu_workloads(scale: Scale) -> list[Workload]:
+    """The batches of the GPU's report: decode steps of 1 and 4 rows a sequence, then one of each wide expansion."""
+    material = Material(scale)
+    return [
+        *(decode_workload(material, scale, count, rows) for rows in (1, 4) for count in scale.decode_sequences),
+        expanded_workload(material, scale),
+        prompt_workload(material, scale, scale.prompt_sequences[1]),
     ]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 
 import engine
 import oracle
+from conformance.cases import Gather
 from conformance.subjects.base import Capabilities, Rejection, Request, Result
 
 SEQUENCE_FIELDS = (
@@ -31,6 +32,8 @@ class EngineSubject:
     """The three construction paths with mirror, truncation and expansions, on the CPU."""
 
     name = "engine"
+    device = torch.device("cpu")
+    """Where the fields of a step end up."""
 
     def __init__(self) -> None:
         # Declared names are the engine's attribute names: what its container lacks, it does not claim.
@@ -45,31 +48,87 @@ class EngineSubject:
 
     def build(self, request: Request) -> Result:
         """See :meth:`conformance.subjects.base.Subject.build`."""
-        flat = self.container(request).to_flatten_dict()
+        out = None if request.out is None else tensors_over(request.out)
+        flat = self.container(request, out).to_flatten_dict()
         return {key: value.numpy() if isinstance(value, torch.Tensor) else value for key, value in flat.items()}
 
-    def container(self, request: Request) -> engine.InputMetadataV4:
-        """The engine's own container for a batch, with the expansions that were asked for."""
+    def container(self, request: Request, out: Buffers = None) -> engine.InputMetadataV4:
+        """The engine's own container for a batch, with the expansions that were asked for; ``out`` is on the device."""
         config = engine_config(request.config)
-        out = None if request.out is None else tensors_over(request.out)
+        builders = {"prompt": self.prompt, "decode": self.decode, "decode_zos": self.decode_zos}
         try:
             sequences = engine_sequences(request.sequences)
-            metadata = BUILDERS[request.path](request, sequences, config, out)
+            metadata = builders[request.path](request, sequences, config, out)
         except engine.PreconditionError as error:
             raise Rejection(error.condition, error.sequence, error.field, str(error)) from error
         metadata.compute_attn_info(config, out=out, expansions=request.expand)
         return metadata
 
+    def prompt(
+        self, request: Request, sequences: list[engine.SequenceMetadata], config: engine.MetadataConfig, out: Buffers
+    ) -> engine.InputMetadataV4:
+        """A prompt step; with context parallel ranks, this rank's mirror of it (I-15)."""
+        parallel = request.config.cp_size > 1
+        full = full_layout(out) if parallel else out
+        host = engine.prepare_prompt_v4(sequences, config, out=self.host_buffers(request, full))
+        metadata = self.placed(host, full)
+        if parallel:
+            self.mirror(metadata, host, config, out)
+        return metadata
 
-def build_prompt(
-    request: Request, sequences: list[engine.SequenceMetadata], config: engine.MetadataConfig, out: Buffers
-) -> engine.InputMetadataV4:
-    """A prompt step; with context parallel ranks, this rank's mirror of it (I-15)."""
-    if request.config.cp_size <= 1:
-        return engine.prepare_prompt_v4(sequences, config, out=out)
-    metadata = engine.prepare_prompt_v4(sequences, config, out=full_layout(out))
-    metadata.prepare_for_mirror_cp(config, out=out)
-    return metadata
+    def decode(
+        self, request: Request, sequences: list[engine.SequenceMetadata], config: engine.MetadataConfig, out: Buffers
+    ) -> engine.InputMetadataV4:
+        """An eager decode step."""
+        return self.placed(engine.prepare_decode_v4(sequences, config, out=self.host_buffers(request, out)), out)
+
+    def decode_zos(
+        self, request: Request, sequences: list[engine.SequenceMetadata], config: engine.MetadataConfig, out: Buffers
+    ) -> engine.InputMetadataV4:
+        """A ZOS decode step; with F-GATHER inputs its tokens are gathered, in place as a step of variable length."""
+        inputs = engine.prepare_decode_zos_inputs(sequences, config)
+        if out is not None or request.gather is not None:
+            inputs = inputs.to(self.device)  # else the next call sends the step over
+        metadata = engine.prepare_decode_v4_zos(inputs, config, out=out, device=self.device)
+        if request.gather is None:
+            return metadata
+        fresh, sampled, predicted, remap = self.gather_inputs(request.gather)
+        if out is None:
+            metadata.input_ids = engine.gather_input_ids_zos(
+                fresh, sampled, predicted, remap, inputs.seqlens_q, inputs.cu_seqlens_q, out=metadata.input_ids
+            )
+        else:
+            written = {"cu_seqlens_q": metadata.cu_seqlens_q, "input_ids": metadata.input_ids}
+            metadata.cu_seqlens_q, metadata.input_ids = engine.prepare_decode_inputs_zos_varlen(
+                inputs.seqlens_q, fresh, sampled, predicted, remap, out=written
+            )
+        return metadata
+
+    def gather_inputs(self, gather: Gather) -> tuple[torch.Tensor, ...]:
+        """fresh_input_ids, prev_sampled, prev_predict and remap of F-GATHER on the device."""
+        width = max((len(row) for row in gather.prev_predict), default=0)
+        predicted = torch.tensor(gather.prev_predict, dtype=torch.int32).reshape(len(gather.prev_predict), width)
+        flat = (gather.fresh_input_ids, gather.prev_sampled, gather.remap)
+        fresh, sampled, remap = (torch.tensor(values, dtype=torch.int32, device=self.device) for values in flat)
+        return fresh, sampled, predicted.to(self.device), remap
+
+    def host_buffers(self, request: Request, out: Buffers) -> Buffers:
+        """What a path that is built on the host fills."""
+        return out
+
+    def placed(self, host: engine.InputMetadataV4, out: Buffers) -> engine.InputMetadataV4:
+        """A step that was built on the host, on the device."""
+        return host
+
+    def mirror(
+        self,
+        metadata: engine.InputMetadataV4,
+        host: engine.InputMetadataV4,
+        config: engine.MetadataConfig,
+        out: Buffers,
+    ) -> None:
+        """Give a prompt step, ``host`` before it was placed, the layout of its rank."""
+        metadata.prepare_for_mirror_cp(config, out=out)
 
 
 def full_layout(out: Buffers) -> Buffers:
@@ -81,7 +140,7 @@ def full_layout(out: Buffers) -> Buffers:
     full = {}
     for key, buffer in out.items():
         if oracle.FIELDS[key.partition(".")[0]].mirrored:
-            full[key] = torch.empty((rows, *buffer.shape[1:]), dtype=buffer.dtype)
+            full[key] = torch.empty((rows, *buffer.shape[1:]), dtype=buffer.dtype, device=buffer.device)
         else:
             full[key] = buffer
     if positions is not None:
@@ -89,40 +148,13 @@ def full_layout(out: Buffers) -> Buffers:
     return full
 
 
-def build_decode(
-    request: Request, sequences: list[engine.SequenceMetadata], config: engine.MetadataConfig, out: Buffers
-) -> engine.InputMetadataV4:
-    """An eager decode step."""
-    return engine.prepare_decode_v4(sequences, config, out=out)
+def tensors_over(
+    arrays: dict[str, np.ndarray], place: Callable[[torch.Tensor], torch.Tensor] = lambda memory: memory
+) -> dict[str, torch.Tensor]:
+    """The arrays as tensors of the same memory; arrays that are views of one allocation are views of one storage.
 
-
-def build_decode_zos(
-    request: Request, sequences: list[engine.SequenceMetadata], config: engine.MetadataConfig, out: Buffers
-) -> engine.InputMetadataV4:
-    """A ZOS decode step; with F-GATHER inputs, its tokens are gathered."""
-    inputs = engine.prepare_decode_zos_inputs(sequences, config)
-    metadata = engine.prepare_decode_v4_zos(inputs, config, out=out)
-    if request.gather is not None:
-        gather = request.gather
-        width = max((len(row) for row in gather.prev_predict), default=0)
-        predicted = torch.tensor(gather.prev_predict, dtype=torch.int32).reshape(len(gather.prev_predict), width)
-        metadata.input_ids = engine.gather_input_ids_zos(
-            torch.tensor(gather.fresh_input_ids, dtype=torch.int32),
-            torch.tensor(gather.prev_sampled, dtype=torch.int32),
-            predicted,
-            torch.tensor(gather.remap, dtype=torch.int32),
-            inputs.seqlens_q,
-            inputs.cu_seqlens_q,
-            out=metadata.input_ids,
-        )
-    return metadata
-
-
-BUILDERS = {"prompt": build_prompt, "decode": build_decode, "decode_zos": build_decode_zos}
-
-
-def tensors_over(arrays: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:
-    """The arrays as tensors of the same memory; arrays that are views of one allocation are views of one storage."""
+    ``place`` gives the memory that stands for one whole allocation, which it gets as a flat tensor; by default itself.
+    """
     storages: dict[int, torch.Tensor] = {}
     tensors = {}
     for key, array in arrays.items():
@@ -130,9 +162,10 @@ def tensors_over(arrays: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:
         while isinstance(root.base, np.ndarray):
             root = root.base
         address = root.ctypes.data
-        storage = storages.setdefault(address, torch.from_numpy(root.reshape(-1)))
+        if address not in storages:
+            storages[address] = place(torch.from_numpy(root.reshape(-1)))
         begin = (array.ctypes.data - address) // array.itemsize
-        tensors[key] = storage[begin : begin + array.size].view(array.shape)
+        tensors[key] = storages[address][begin : begin + array.size].view(array.shape)
     return tensors
 
 

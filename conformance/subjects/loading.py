@@ -11,6 +11,7 @@ from conformance.subjects.base import Capabilities, Subject
 
 BUNDLED = {
     "engine": "conformance.subjects.engine:EngineSubject",
+    "engine-cuda": "conformance.subjects.engine_cuda:EngineCudaSubject",
     "oracle": "conformance.subjects.oracle:OracleSubject",
 }
 """Names of the bundled subjects, and where they are."""
@@ -43,7 +44,7 @@ def load_subject(name: str) -> Subject:
     return subject
 
 
-FORMS = "engine, oracle, fault:ID, zoo:NAME, package.module:name, or the name of an installed entry point"
+FORMS = "engine, engine-cuda, oracle, fault:ID, zoo:NAME, package.module:name, or the name of an installed entry point"
 
 
 def _load(name: str) -> Subject:

@@ -134,7 +134,7 @@ class PromptOnly:
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("nothing", "none of engine, oracle"),
+        ("nothing", "none of engine, engine-cuda, oracle"),
         ("no.such.module:x", "No module named 'no'"),
         ("json:no_such", "module json has no attribute no_such"),
         ("os:sep", "is no callable"),

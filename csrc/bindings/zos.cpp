@@ -2,6 +2,7 @@
 
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <map>
 #include <memory>
@@ -158,9 +159,9 @@ ZosInputs inputs_from(const Tensors& arrays) {
   return inputs;
 }
 
-ZosOutputs outputs_from(const Tensors& fields, const ZosConstants& constants, int64_t total_q) {
-  const Shape each = {total_q};
-  const Shape pairs = {total_q, 2};
+ZosOutputs outputs_from(const Tensors& fields, const Ratios& ratios, int64_t rows) {
+  const Shape each = {rows};
+  const Shape pairs = {rows, 2};
   return {.positions = fields.cells<int32_t>("positions", "int32", each),
           .gate_force_random = fields.cells<bool>("gate_force_random", "bool", each),
           .valid_token_mask = fields.cells<bool>("valid_token_mask", "bool", each),
@@ -169,28 +170,29 @@ ZosOutputs outputs_from(const Tensors& fields, const ZosConstants& constants, in
           .state_block_idx = fields.cells<int32_t>("state_block_idx", "int32", each),
           .slot_mapping_store_swa = fields.cells<int32_t>("slot_mapping_store_swa", "int32", each),
           .kv_swa_index_offset_len = fields.cells<int32_t>("kv_swa_index_offset_len", "int32", pairs),
-          .positions_c = fields.stack("positions_c", constants.ca.size(), total_q, 1),
-          .slot_mapping_store_ca = fields.stack("slot_mapping_store_ca", constants.ca.size(), total_q, 1),
-          .klen = fields.stack("klen", constants.sparse.size(), total_q, 1),
-          .kv_ca_index_offset_len = fields.stack("kv_ca_index_offset_len", constants.dense.size(), total_q, 2)};
+          .positions_c = fields.stack("positions_c", ratios.ca.size(), rows, 1),
+          .slot_mapping_store_ca = fields.stack("slot_mapping_store_ca", ratios.ca.size(), rows, 1),
+          .klen = fields.stack("klen", ratios.sparse.size(), rows, 1),
+          .kv_ca_index_offset_len = fields.stack("kv_ca_index_offset_len", ratios.dense.size(), rows, 2)};
 }
 
-/// Both kernels: every per-row field of the step, then its block tables.
-void run_kernels(const BoundConfig& config, const py::dict& arrays, const py::dict& fields) {
+/// Both kernels: every per-row field of the step, then its block tables. Without rows there is one, the neutral one.
+void run_kernels(const BoundConfig& config, const py::dict& arrays, const py::dict& fields, int64_t total_q) {
   const Tensors inputs_by_name(arrays);
   const Tensors outputs_by_name(fields);
   const TensorView& tables = outputs_by_name.at("block_tables");
   if (tables.shape.size() != 2 || tables.dtype != "int32") throw py::value_error("block_tables is not as planned");
-  const int64_t total_q = tables.shape[0];
+  const int64_t rows = tables.shape[0];
+  if (rows != std::max<int64_t>(1, total_q)) throw py::value_error("block_tables has a row for each of total_q");
   const int64_t columns = tables.shape[1];
   const Config view = config.view();
   const Plan plan = plan_zos_outputs(view, 0, total_q, columns);
   const ZosConstants constants(view, plan.ratios, columns);
   const ZosInputs inputs = inputs_from(inputs_by_name);
-  const ZosOutputs outputs = outputs_from(outputs_by_name, constants, total_q);
+  const ZosOutputs outputs = outputs_from(outputs_by_name, plan.ratios, rows);
   check_zos_arrays(inputs, plan.ratios, total_q, columns, inputs_by_name.at("block_tables").cells());
   const py::gil_scoped_release release;
-  zos_decode_kernel(inputs, constants, outputs);
+  zos_decode_kernel(inputs, total_q, constants, outputs);
   zos_block_tables_kernel(inputs, columns, static_cast<int32_t*>(tables.address));
 }
 
@@ -236,7 +238,8 @@ void bind_zos(py::module_& module) {
       py::arg("sequences"), py::arg("config").none(false));
   module.def("zos_outputs", &outputs_of, py::arg("config").none(false), py::arg("num_reqs"), py::arg("total_q"),
              py::arg("columns"));
-  module.def("zos_decode", &run_kernels, py::arg("config").none(false), py::arg("arrays"), py::arg("fields"));
+  module.def("zos_decode", &run_kernels, py::arg("config").none(false), py::arg("arrays"), py::arg("fields"),
+             py::arg("total_q"));
   module.def("zos_gather", &run_gather, py::arg("arrays"), py::arg("out"), py::arg("sums") = py::none());
 }
 

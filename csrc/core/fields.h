@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/batch.h"
+#include "core/zos_row.h"
 
 namespace inputmeta {
 
@@ -89,9 +90,6 @@ struct FieldDeclaration {
   Paths paths;
   Neutral neutral;
 };
-
-/// query_indices of a row that no sequence owns: any indexing with it faults, where -1 would read (section 2).
-inline constexpr int32_t kNoQuery = 998244353;
 
 std::span<const FieldDeclaration> field_declarations();
 

@@ -11,60 +11,21 @@
 namespace inputmeta {
 namespace {
 
-uint32_t cut(int64_t value) {
-  return static_cast<uint32_t>(std::min<int64_t>(value, std::numeric_limits<uint32_t>::max()));
-}
-
-std::vector<ZosRatio> cut(const std::vector<Ratio>& ratios) {
-  std::vector<ZosRatio> result;
-  result.reserve(ratios.size());
-  for (const Ratio& ratio : ratios) result.push_back({cut(ratio.value()), cut(ratio.tokens_per_block())});
-  return result;
-}
-
 ZosSequence sequence_at(const ZosInputs& inputs, int64_t index) {
   const auto seqlen_q = static_cast<uint32_t>(inputs.seqlens_q[index]);
   return {.q_start = static_cast<uint32_t>(inputs.seqlens_k[index]) - seqlen_q,
           .seqlen_q = seqlen_q,
           .state_id = static_cast<uint32_t>(inputs.state_ids[index]),
           .is_placeholder = inputs.is_placeholder[index],
-          .block_table = inputs.block_tables + inputs.block_tables_offsets[index]};
+          .block_table = inputs.block_tables + inputs.block_tables_offsets[index],
+          .num_blocks =
+              static_cast<uint32_t>(inputs.block_tables_offsets[index + 1] - inputs.block_tables_offsets[index])};
 }
 
-void write_pair(int32_t* out, int64_t row, ZosPair pair) {
-  out[2 * row] = pair.first;
-  out[2 * row + 1] = pair.second;
-}
-
-/// Fields without buckets of row j, the step's row `row`.
-void write_row(const ZosSequence& sequence, int64_t index, uint32_t j, int64_t row, const ZosParams& params,
-               const ZosOutputs& outputs) {
-  const uint32_t position = sequence.q_start + j;
-  outputs.positions[row] = static_cast<int32_t>(position);
-  outputs.gate_force_random[row] = params.force_load_balance;
-  outputs.valid_token_mask[row] = !sequence.is_placeholder;
-  outputs.query_indices[row] = sequence.is_placeholder ? kNoQuery : narrow(index);
-  outputs.context_lens[row] = static_cast<int32_t>(position + 1);
-  outputs.state_block_idx[row] = static_cast<int32_t>(sequence.state_id);
-  outputs.slot_mapping_store_swa[row] = zos_ring_slot(sequence, j, params.ring);
-  write_pair(outputs.kv_swa_index_offset_len, row, zos_window(sequence, position, params));
-}
-
-/// The buckets of row `row` at `position`.
-void write_buckets(const ZosSequence& sequence, uint32_t position, int64_t row, const ZosConstants& constants,
-                   const ZosOutputs& outputs) {
-  for (size_t k = 0; k < constants.ca.size(); ++k) {
-    const ZosPair stored = zos_compressed(sequence, position, constants.ca[k]);
-    outputs.positions_c.bucket(k)[row] = stored.first;
-    outputs.slot_mapping_store_ca.bucket(k)[row] = stored.second;
-  }
-  for (size_t k = 0; k < constants.sparse.size(); ++k) {
-    outputs.klen.bucket(k)[row] = zos_key_len(position, constants.sparse[k]);
-  }
-  for (size_t k = 0; k < constants.dense.size(); ++k) {
-    const ZosPair range = zos_dense_range(static_cast<uint32_t>(row), position, constants.dense[k], constants.params);
-    write_pair(outputs.kv_ca_index_offset_len.bucket(k), row, range);
-  }
+/// The place of a value in an ascending list of ratios, -1 when it is not there.
+int32_t bucket_of(const Ratio& ratio, const std::vector<Ratio>& list) {
+  const auto found = std::ranges::find(list, ratio.value(), &Ratio::value);
+  return found == list.end() ? -1 : static_cast<int32_t>(found - list.begin());
 }
 
 [[noreturn]] void refuse_array(int64_t index, const char* rule) {
@@ -73,14 +34,23 @@ void write_buckets(const ZosSequence& sequence, uint32_t position, int64_t row, 
 
 }  // namespace
 
+uint32_t zos_cut(int64_t value) {
+  return static_cast<uint32_t>(std::min<int64_t>(value, std::numeric_limits<uint32_t>::max()));
+}
+
 ZosConstants::ZosConstants(const Config& config, const Ratios& ratios, int64_t max_num_blocks)
-    : params{.window_size = cut(config.window_size),
-             .ring = cut(config.swa_block_size),
-             .max_num_blocks = cut(max_num_blocks),
-             .force_load_balance = config.force_load_balance},
-      ca(cut(ratios.ca)),
-      sparse(cut(ratios.sparse)),
-      dense(cut(ratios.dense)) {}
+    : params{.window_size = zos_cut(config.window_size),
+             .ring = ExactDivisor(zos_cut(config.swa_block_size)),
+             .max_num_blocks = zos_cut(max_num_blocks),
+             .force_load_balance = config.force_load_balance} {
+  for (const Ratio& ratio : ratios.ca) {
+    buckets.push_back({.ratio = {.value = ExactDivisor(zos_cut(ratio.value())),
+                                 .tokens_per_block = ExactDivisor(zos_cut(ratio.tokens_per_block()))},
+                       .ca = static_cast<int32_t>(buckets.size()),
+                       .sparse = bucket_of(ratio, ratios.sparse),
+                       .dense = bucket_of(ratio, ratios.dense)});
+  }
+}
 
 void check_zos_arrays(const ZosInputs& inputs, const Ratios& ratios, int64_t total_q, int64_t columns,
                       int64_t table_cells) {
@@ -104,13 +74,23 @@ void check_zos_arrays(const ZosInputs& inputs, const Ratios& ratios, int64_t tot
   if (row != total_q) throw std::invalid_argument("cu_seqlens_q ends with total_q");
 }
 
-void zos_decode_kernel(const ZosInputs& inputs, const ZosConstants& constants, const ZosOutputs& outputs) {
+void zos_decode_kernel(const ZosInputs& inputs, int64_t total_q, const ZosConstants& constants,
+                       const ZosOutputs& outputs) {
+  if (total_q == 0) {
+    zos_write_neutral_row(outputs);
+    for (const ZosBucket& bucket : constants.buckets) zos_write_bucket(zos_neutral_bucket_cells(), 0, bucket, outputs);
+  }
   for (int64_t index = 0; index < inputs.num_reqs; ++index) {
     const ZosSequence sequence = sequence_at(inputs, index);
     const int64_t first_row = inputs.first_row(index);
     for (uint32_t j = 0; j < sequence.seqlen_q; ++j) {
-      write_row(sequence, index, j, first_row + j, constants.params, outputs);
-      write_buckets(sequence, sequence.q_start + j, first_row + j, constants, outputs);
+      const int64_t row = first_row + j;
+      zos_write_row(sequence, index, j, row, constants.params, outputs);
+      for (const ZosBucket& bucket : constants.buckets) {
+        const uint32_t position = sequence.q_start + j;
+        const auto cells = zos_bucket_cells(sequence, position, static_cast<uint32_t>(row), bucket, constants.params);
+        zos_write_bucket(cells, row, bucket, outputs);
+      }
     }
   }
 }

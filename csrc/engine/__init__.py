@@ -6,6 +6,7 @@ give an `InputMetadataV4`. Field names and formulas are those of the specificati
 
 from engine._core import MetadataConfig, SequenceMetadata
 from engine.container import InputMetadataV4
+from engine.device import cuda_available
 from engine.errors import (
     ExpansionTooLargeError,
     Int32Error,
@@ -23,6 +24,7 @@ from engine.prepare import prepare_decode_v4, prepare_prompt_v4
 from engine.vision import InputMetadataV4VL
 from engine.zos import (
     MetadataZOS,
+    ZosBuffers,
     gather_input_ids_zos,
     prepare_decode_inputs_zos_varlen,
     prepare_decode_v4_zos,
@@ -46,6 +48,8 @@ __all__ = [
     "SequenceMetadata",
     "StateError",
     "TableError",
+    "ZosBuffers",
+    "cuda_available",
     "gather_input_ids_zos",
     "prepare_cp_mirror",
     "prepare_decode_inputs_zos_varlen",

@@ -139,8 +139,12 @@ def zos_outputs(
     P-INT32 when `columns` of block_tables break the product bound of F-LIMIT.
     """
 
-def zos_decode(config: MetadataConfig, arrays: dict[str, _TensorView], fields: dict[str, _TensorView]) -> None:
+def zos_decode(
+    config: MetadataConfig, arrays: dict[str, _TensorView], fields: dict[str, _TensorView], total_q: int
+) -> None:
     """The metadata kernel and the expansion of block tables; `fields` has stacks [n_ratio, q_stride, …] by name.
+
+    Without rows the fields have one, which becomes the neutral one (I-3).
 
     ValueError, before anything is written, when the arrays do not agree with each other or with the fields.
     """

@@ -10,9 +10,10 @@ import torch.distributed
 
 from engine import _core
 from engine.broadcast import broadcast
-from engine.copying import copy_tensors
+from engine.copying import copy_tensors, tensors_on
+from engine.device import target_from
 from engine.expansion import EXPANSIONS, expand
-from engine.mirror import GATHERED, GatheredField, mirror
+from engine.mirror import GATHERED, CpMirror, GatheredField, mirror
 from engine.views import consumer_view, mask_view
 
 Buckets = dict[str, torch.Tensor]
@@ -24,7 +25,10 @@ class InputMetadataV4:
     """One attribute a field; None where the path does not have the field, or an expansion is not made yet.
 
     Rows of query-aligned fields are the step's query rows, laid end to end in batch order; without any there is one
-    neutral row (I-3). Tensors are in host memory. "Position" is a token's absolute position in its sequence.
+    neutral row (I-3). "Position" is a token's absolute position in its sequence.
+
+    Tensors are in host memory, or all on one GPU: what is then made from them is made there, on torch's current stream,
+    without waiting for it, and ranges that the host does not see are not checked.
 
     `prepare_for_mirror_cp` gives a prompt step of a context parallel group the layout of its rank: from then on the
     fields marked "mirrored" have cp_mirror_len rows; all others stay as they were (I-15).
@@ -222,13 +226,26 @@ class InputMetadataV4:
         """Makes the expansions of `expansions` that are not there yet, and a prompt's klen; again: changes nothing.
 
         `config` is the one the step was prepared with. `out` maps flat keys to the tensors to fill, as in the prepare
-        calls; all that is made must be there (P-OUT). Without it, an expansion that free memory cannot hold raises
-        ExpansionTooLargeError with its size in bytes. Either way nothing is written and no field is set.
+        calls; all that is made must be there (P-OUT); of a decode step they may have more rows, as captured buffers do.
+        Without it, an expansion that free memory cannot hold raises ExpansionTooLargeError with its size in bytes.
+        Either way nothing is written and no field is set.
         """
         for name, value in expand(self, config, out, expansions).items():
             setattr(self, name, value)
 
-    def prepare_for_mirror_cp(self, config: _core.MetadataConfig, out: Mapping[str, Any] | None = None) -> None:
+    def to(self, device: torch.device | str, out: Mapping[str, Any] | None = None) -> Self:
+        """The step with its tensors on another device; all that is no tensor is shared. Copies from pinned memory, in
+        which the prepare calls put a step where there is a GPU, are asynchronous, on torch's current stream.
+
+        Without `out`, tensors that are there already are not copied, one that is referenced twice stays one, and those
+        that share a storage go over in one copy. `out` maps flat keys to the buffers to fill, which may have more rows;
+        all tensors must be there (P-OUT), and nothing is written when one is refused.
+        """
+        return self.from_flatten_dict(tensors_on(self.to_flatten_dict(), target_from(device), out))
+
+    def prepare_for_mirror_cp(
+        self, config: _core.MetadataConfig, out: Mapping[str, Any] | None = None, *, share: CpMirror | None = None
+    ) -> None:
         """Gives a prompt step the layout of its rank's mirror (section 7); again: changes nothing.
 
         Fields marked "mirrored" are gathered by mirror_cp_index, key ranges made anew (F-MIRRORKS); padding rows hold
@@ -239,10 +256,13 @@ class InputMetadataV4:
         `out` maps flat keys to the tensors to fill: mirror_cp_index, mirror_cp_reverse_index, gate_force_random_cp,
         ks.r, ke.r and the mirrored fields that are there; they share no memory with the full layout's (P-OUT). When a
         call is refused, nothing is written and no field is set.
+
+        `share` are the indices and key ranges of this rank, where they have been made already. A step on a GPU needs
+        them, as `prepare_cp_mirror` makes them of host tensors and `CpMirror.to` sends them; ValueError without it.
         """
         if not self.is_prompt or config.cp_size == 1 or self.mirror_cp_index is not None:
             return
-        for name, value in mirror(self, config, out, self._gathered).items():
+        for name, value in mirror(self, config, out, self._gathered, share).items():
             setattr(self, name, value)
 
     def get_mask_view(self) -> Self:

@@ -1,9 +1,11 @@
-"""Copies one step's tensors into another's buffers, whose addresses a captured graph knows."""
+"""Copies of a step's tensors: into another step's buffers, whose addresses a captured graph knows, or to a device."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
+
+from engine.tensors import captured, prefix
 
 
 def copy_tensors(target: Mapping[str, Any], source: Mapping[str, Any]) -> None:
@@ -21,6 +23,51 @@ def copy_tensors(target: Mapping[str, Any], source: Mapping[str, Any]) -> None:
             raise ValueError(f"{key}: {_description(tensor)} cannot be copied into {_description(targets[key])}")
     for key, tensor in sources.items():
         targets[key].copy_(tensor, non_blocking=True)
+
+
+def tensors_on(flat: Mapping[str, Any], device: torch.device, out: Mapping[str, Any] | None) -> dict[str, Any]:
+    """`flat` with its tensors on `device`, or in the buffers of `out` there; see `InputMetadataV4.to`."""
+    tensors = _tensors(flat)
+    if out is not None:
+        targets = {
+            key: prefix(captured(key, tuple(tensor.shape), tensor.dtype, out, device), tensor.shape[0])
+            for key, tensor in tensors.items()
+        }
+        for key, tensor in tensors.items():
+            targets[key].copy_(tensor, non_blocking=True)
+        return {**flat, **targets}
+    moved = _moved({id(tensor): tensor for tensor in tensors.values()}.values(), device)
+    return {**flat, **{key: moved[id(tensor)] for key, tensor in tensors.items()}}
+
+
+def _moved(tensors: Iterable[torch.Tensor], device: torch.device) -> dict[int, torch.Tensor]:
+    """Each tensor's copy on `device` by its identity: a storage that is theirs for the most part is sent once."""
+    storages: dict[int, list[torch.Tensor]] = {}
+    for tensor in tensors:
+        storages.setdefault(tensor.untyped_storage().data_ptr(), []).append(tensor)
+    moved: dict[int, torch.Tensor] = {}
+    for sharing in storages.values():
+        storage = sharing[0].untyped_storage()
+        if len(sharing) == 1 or 2 * sum(tensor.nbytes for tensor in sharing) < storage.nbytes():
+            moved.update((id(tensor), tensor.to(device, non_blocking=True)) for tensor in sharing)
+            continue
+        sent = _bytes_of(sharing[0]).to(device, non_blocking=True)
+        moved.update((id(tensor), _same_place(tensor, sent)) for tensor in sharing)
+    return moved
+
+
+def _bytes_of(tensor: torch.Tensor) -> torch.Tensor:
+    """All of a tensor's storage."""
+    storage = tensor.untyped_storage()
+    return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage, 0, (storage.nbytes(),), (1,))
+
+
+def _same_place(tensor: torch.Tensor, sent: torch.Tensor) -> torch.Tensor:
+    """The tensor in the copy of its storage."""
+    if sent.untyped_storage().data_ptr() == tensor.untyped_storage().data_ptr():
+        return tensor
+    empty = torch.empty(0, dtype=tensor.dtype, device=sent.device)
+    return empty.set_(sent.untyped_storage(), tensor.storage_offset(), tensor.shape, tensor.stride())
 
 
 def _tensors(flat: Mapping[str, Any]) -> dict[str, torch.Tensor]:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from engine import _core
+from engine import _core, device
+from engine.device import HOST, device_of
 from engine.errors import ExpansionTooLargeError
+from engine.index_kernels import expand_blocks, expand_offsets, expand_pivots, expand_ring, gather
 from engine.memory import available_bytes
-from engine.mirror import gather
-from engine.tensors import FieldPlan, tensor_for, view_of
+from engine.tensors import FieldPlan, allocate, prefix_for, tensor_for
 
 if TYPE_CHECKING:
     from engine.container import InputMetadataV4
@@ -26,13 +27,12 @@ _INT32_BYTES = 4
 
 
 @dataclass(frozen=True)
-class _Job:
-    """One tensor to make: its attribute, its bucket (None: a plain field), its shape, and what fills it."""
+class _Target:
+    """One tensor to make: its attribute, its bucket (None: a plain field) and its shape."""
 
     name: str
     bucket: str | None
     shape: tuple[int, ...]
-    write: Callable[[torch.Tensor], object]
 
     @property
     def plan(self) -> FieldPlan:
@@ -43,6 +43,14 @@ class _Job:
     def size(self) -> int:
         """Bytes of the tensor."""
         return math.prod(self.shape) * _INT32_BYTES
+
+
+@dataclass(frozen=True)
+class _Job:
+    """Tensors that are made together, and what fills them."""
+
+    targets: tuple[_Target, ...]
+    write: Callable[..., object]
 
 
 def expand(
@@ -57,24 +65,46 @@ def expand(
         raise ValueError(f"not an expansion: {', '.join(sorted(unknown))}; there are {', '.join(EXPANSIONS)}")
     made: dict[str, Any] = {name: {} for name in _missing_buckets(metadata, expansions)}
     jobs = [*_window_jobs(metadata, config, expansions), *_bucket_jobs(metadata, config, set(made))]
+    targets = [target for job in jobs for target in job.targets]
+    where = device_of(metadata.positions)
     if out is None:
-        _require_memory(jobs)
-    tensors = [tensor_for(job.plan, out) for job in jobs]
-    for job, tensor in zip(jobs, tensors, strict=True):
-        job.write(tensor)
-        if job.bucket is None:
-            made[job.name] = tensor
+        tensors = _host_tensors(targets) if where == HOST else _device_tensors(targets, where)
+    else:
+        # A decode step's buffers are captured for the largest step.
+        find = tensor_for if metadata.is_prompt else prefix_for
+        tensors = [find(target.plan, out, where) for target in targets]
+    remaining = iter(tensors)
+    for job in jobs:
+        job.write(*(next(remaining) for _ in job.targets))
+    for target, tensor in zip(targets, tensors, strict=True):
+        if target.bucket is None:
+            made[target.name] = tensor
         else:
-            made[job.name][job.bucket] = tensor
+            made[target.name][target.bucket] = tensor
     return made
 
 
-def _require_memory(jobs: list[_Job]) -> None:
+def _host_tensors(targets: Sequence[_Target]) -> list[torch.Tensor]:
     available = available_bytes()
-    for job in jobs:
-        if job.size > available:
-            raise ExpansionTooLargeError(job.plan[0], job.size, available)
-        available -= job.size
+    for target in targets:
+        if target.size > available:
+            raise ExpansionTooLargeError(target.plan[0], target.size, available)
+        available -= target.size
+    return [allocate("int32", target.shape) for target in targets]
+
+
+def _device_tensors(targets: Sequence[_Target], where: torch.device) -> list[torch.Tensor]:
+    """The allocator knows what is free: to ask the GPU first would take longer than the launches."""
+    tensors: list[torch.Tensor] = []
+    for target in targets:
+        try:
+            if target.size > torch.cuda.get_device_properties(where).total_memory:
+                raise torch.cuda.OutOfMemoryError
+            tensors.append(allocate("int32", target.shape, where))
+        except torch.cuda.OutOfMemoryError:
+            refusal = ExpansionTooLargeError(target.plan[0], target.size, device.available_bytes(where))
+            raise refusal from None
+    return tensors
 
 
 def _missing_buckets(metadata: InputMetadataV4, expansions: Collection[str]) -> Iterator[str]:
@@ -93,11 +123,11 @@ def _window_jobs(
     pivots, windows = metadata.kv_swa_full_index_pivots, metadata.kv_swa_index_offset_len
     if pivots is not None and metadata.kv_swa_full_index is None and "kv_swa_full_index" in expansions:
         pivots = _in_layout(metadata, pivots)
-        shape = (pivots.shape[0], config.window_size)
-        yield _Job("kv_swa_full_index", None, shape, partial(_expand_pivots, pivots))
+        index = _Target("kv_swa_full_index", None, (pivots.shape[0], config.window_size))
+        yield _Job((index,), partial(expand_pivots, pivots))
     if windows is not None and metadata.kv_swa_index is None and "kv_swa_index" in expansions:
-        shape = (windows.shape[0], config.window_size)
-        yield _Job("kv_swa_index", None, shape, partial(_expand_ring, windows, config.swa_block_size))
+        index = _Target("kv_swa_index", None, (windows.shape[0], config.window_size))
+        yield _Job((index,), partial(expand_ring, windows, config.swa_block_size))
 
 
 def _bucket_jobs(metadata: InputMetadataV4, config: _core.MetadataConfig, missing: set[str]) -> Iterator[_Job]:
@@ -105,15 +135,11 @@ def _bucket_jobs(metadata: InputMetadataV4, config: _core.MetadataConfig, missin
     has_dense = bool(missing & {"kv_ca_index", "kv_ca_index_len"})
     for bucket, full_ranges in (metadata.kv_ca_index_offset_len or {}).items() if has_dense else ():
         ranges = _in_layout(metadata, full_ranges)
-        rows = ranges.shape[0]
-        if "kv_ca_index" in missing:
-            width = _core.dense_index_width(config.max_model_len, int(bucket))
-            yield _Job("kv_ca_index", bucket, (rows, width), _dense_writer(metadata, config, bucket, ranges))
-        if "kv_ca_index_len" in missing:
-            yield _Job("kv_ca_index_len", bucket, (rows,), partial(_copy, ranges[:, 1]))
+        yield _dense_job(metadata, config, bucket, ranges, missing)
     if "klen" in missing:
         for bucket, ends in (metadata.ke or {}).items():
-            yield _Job("klen", bucket, (ends.shape[0],), partial(_subtract, ends, (metadata.ks or {})[bucket]))
+            klen = _Target("klen", bucket, (ends.shape[0],))
+            yield _Job((klen,), partial(_subtract, ends, (metadata.ks or {})[bucket]))
 
 
 def _in_layout(metadata: InputMetadataV4, ranges: torch.Tensor) -> torch.Tensor:
@@ -124,28 +150,20 @@ def _in_layout(metadata: InputMetadataV4, ranges: torch.Tensor) -> torch.Tensor:
     return ranges if metadata.mirror_cp_index is None else gather(ranges, metadata.mirror_cp_index, 0)
 
 
-def _dense_writer(
-    metadata: InputMetadataV4, config: _core.MetadataConfig, bucket: str, ranges: torch.Tensor
-) -> Callable[[torch.Tensor], object]:
-    if metadata.block_tables is None:
-        return partial(_expand_offsets, ranges)
-    return partial(_expand_blocks, ranges, metadata.block_tables, config.block_size // int(bucket))
-
-
-def _expand_pivots(pivots: torch.Tensor, tensor: torch.Tensor) -> None:
-    _core.expand_pivots(view_of(pivots), view_of(tensor))
-
-
-def _expand_ring(windows: torch.Tensor, ring: int, tensor: torch.Tensor) -> None:
-    _core.expand_ring(view_of(windows), ring, view_of(tensor))
-
-
-def _expand_offsets(ranges: torch.Tensor, tensor: torch.Tensor) -> None:
-    _core.expand_offsets(view_of(ranges), view_of(tensor))
-
-
-def _expand_blocks(ranges: torch.Tensor, tables: torch.Tensor, tokens_per_block: int, tensor: torch.Tensor) -> None:
-    _core.expand_blocks(view_of(ranges), view_of(tables), tokens_per_block, view_of(tensor))
+def _dense_job(
+    metadata: InputMetadataV4, config: _core.MetadataConfig, bucket: str, ranges: torch.Tensor, missing: set[str]
+) -> _Job:
+    """Index and lengths in one pass; either alone when the other is there."""
+    rows = ranges.shape[0]
+    lens = _Target("kv_ca_index_len", bucket, (rows,))
+    if "kv_ca_index" not in missing:
+        return _Job((lens,), partial(_copy, ranges[:, 1]))
+    index = _Target("kv_ca_index", bucket, (rows, _core.dense_index_width(config.max_model_len, int(bucket))))
+    tables, tokens_per_block = metadata.block_tables, config.block_size // int(bucket)
+    write: Callable[..., None] = (
+        partial(expand_offsets, ranges) if tables is None else partial(expand_blocks, ranges, tables, tokens_per_block)
+    )
+    return _Job((index, lens) if "kv_ca_index_len" in missing else (index,), write)
 
 
 def _copy(source: torch.Tensor, tensor: torch.Tensor) -> None:

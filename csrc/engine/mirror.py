@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from engine import _core
+from engine.copying import copy_tensors
+from engine.device import HOST, device_of, target_from
 from engine.errors import OutError
-from engine.tensors import FieldPlan, allocate, tensor_for, view_of
+from engine.index_kernels import gather
+from engine.tensors import FieldPlan, tensor_for, view_of
 
 if TYPE_CHECKING:
     from engine.container import InputMetadataV4
@@ -20,7 +23,7 @@ NO_QUERY = 998244353
 
 
 class CpMirror(NamedTuple):
-    """One rank's share of a prompt step, all int32 in host memory; one neutral row when there are no rows (I-3)."""
+    """One rank's share of a prompt step, all int32; one neutral row when there are no rows (I-3)."""
 
     # [mirror_len]: global row of each mirrored row, -1 for padding (F-ZIGZAG).
     mirror_cp_index: torch.Tensor
@@ -29,6 +32,22 @@ class CpMirror(NamedTuple):
     # A tensor [mirror_len] a ratio, rows of the loaded history: begin and end of the keys a row may see (F-MIRRORKS).
     ks: dict[str, torch.Tensor]
     ke: dict[str, torch.Tensor]
+
+    def to(self, device: torch.device | str) -> CpMirror:
+        """The share on a device, by asynchronous copies; tensors that are there already are not copied."""
+        device = target_from(device)
+        index, reverse_index = (tensor.to(device, non_blocking=True) for tensor in self[:2])
+        ks, ke = ({key: tensor.to(device, non_blocking=True) for key, tensor in bounds.items()} for bounds in self[2:])
+        return CpMirror(index, reverse_index, ks, ke)
+
+    def flat(self) -> dict[str, torch.Tensor]:
+        """All tensors by flat key ("ks.4")."""
+        bounds = {f"{name}.{key}": tensor for name in ("ks", "ke") for key, tensor in getattr(self, name).items()}
+        return {
+            "mirror_cp_index": self.mirror_cp_index,
+            "mirror_cp_reverse_index": self.mirror_cp_reverse_index,
+            **bounds,
+        }
 
 
 def prepare_cp_mirror(  # noqa: PLR0917 - the engines' own order of arguments
@@ -53,15 +72,6 @@ def prepare_cp_mirror(  # noqa: PLR0917 - the engines' own order of arguments
     share = _allocate_mirror(ratios, total_q, mirror_len, out)
     _fill_mirror(cu_seqlens_q, cu_seqlens_k, cp_size, cp_rank, share)
     return share
-
-
-def gather(source: torch.Tensor, rows: torch.Tensor, padding: int, out: torch.Tensor | None = None) -> torch.Tensor:
-    """Row k of the result is row rows[k] of `source`, all `padding` where rows[k] is -1. ValueError past the source."""
-    view = view_of(source)
-    if out is None:
-        out = allocate(view[2], (rows.shape[0], *source.shape[1:]))
-    _core.gather(view, view_of(rows), int(padding), view_of(out))
-    return out
 
 
 @dataclass(frozen=True)
@@ -105,8 +115,8 @@ class _Move:
     def key(self) -> str:
         return self.target if self.bucket is None else f"{self.target}.{self.bucket}"
 
-    def plan(self, rows: int) -> FieldPlan:
-        return self.key, view_of(self.source)[2], (rows, *self.source.shape[1:])
+    def plan(self, rows: int, device: torch.device) -> FieldPlan:
+        return self.key, view_of(self.source, device)[2], (rows, *self.source.shape[1:])
 
 
 def mirror(
@@ -114,26 +124,30 @@ def mirror(
     config: _core.MetadataConfig,
     out: Mapping[str, Any] | None,
     gathered: Sequence[GatheredField],
+    given: CpMirror | None = None,
 ) -> dict[str, Any]:
     """The attributes that mirroring sets. Raises before it writes; see `InputMetadataV4.prepare_for_mirror_cp`."""
     cu_seqlens_q, cu_seqlens_k = metadata.cu_seqlens_q, metadata.cu_seqlens_k
     if cu_seqlens_q is None or cu_seqlens_k is None or metadata.cp_mirror_len is None:
         raise ValueError("the mirror needs cu_seqlens_q, cu_seqlens_k and cp_mirror_len of a prompt step")
+    device = device_of(metadata.positions)
     ratios = [int(bucket) for bucket in metadata.ks or {}]
-    share = _allocate_mirror(ratios, metadata.total_q, metadata.cp_mirror_len, out)
-    index, reverse_index, ks, ke = share
-    indices = {"mirror_cp_index": index, "mirror_cp_reverse_index": reverse_index}
+    share = _share_to_write(ratios, metadata, out, device, given)
+    index = share.mirror_cp_index
     moves = list(_moves(metadata, config, gathered))
-    tensors = [tensor_for(move.plan(index.shape[0]), out) for move in moves]
+    tensors = [tensor_for(move.plan(index.shape[0], device), out, device) for move in moves]
     if out is not None:
-        written = dict(indices)
+        written = {key: share.flat()[key] for key in ("mirror_cp_index", "mirror_cp_reverse_index")}
         written.update((move.key, tensor) for move, tensor in zip(moves, tensors, strict=True))
         _require_apart(written, [cu_seqlens_q, cu_seqlens_k, *(move.source for move in moves)])
-    _fill_mirror(cu_seqlens_q, cu_seqlens_k, config.cp_size, config.cp_rank, share)
+    if given is None:
+        _fill_mirror(cu_seqlens_q, cu_seqlens_k, config.cp_size, config.cp_rank, share)
+    elif share is not given:
+        copy_tensors(share.flat(), given.flat())
 
-    made: dict[str, Any] = dict(indices)
+    made: dict[str, Any] = {"mirror_cp_index": index, "mirror_cp_reverse_index": share.mirror_cp_reverse_index}
     if metadata.ks is not None:
-        made.update(ks=ks, ke=ke)
+        made.update(ks=share.ks, ke=share.ke)
     for move, tensor in zip(moves, tensors, strict=True):
         gather(move.source, index, move.padding, tensor)
         if move.bucket is None:
@@ -142,6 +156,43 @@ def mirror(
             made.setdefault(move.target, {})[move.bucket] = tensor
     made.update((field.original, getattr(metadata, field.source)) for field in gathered if field.original is not None)
     return made
+
+
+def _share_to_write(
+    ratios: Sequence[int],
+    metadata: InputMetadataV4,
+    out: Mapping[str, Any] | None,
+    device: torch.device,
+    given: CpMirror | None,
+) -> CpMirror:
+    """The share that the step will have: new tensors or those of `out`, or just the one that was given.
+
+    ValueError when none was given to a step on a GPU, or one that is not this step's.
+    """
+    if given is None and device != HOST:
+        raise ValueError("a step on a GPU needs its share: prepare_cp_mirror on the host, then CpMirror.to")
+    if given is not None:
+        _require_share(given, ratios, metadata, device)
+        if out is None:
+            return given
+    return _allocate_mirror(ratios, metadata.total_q, metadata.cp_mirror_len or 0, out, device)
+
+
+def _require_share(given: CpMirror, ratios: Sequence[int], metadata: InputMetadataV4, device: torch.device) -> None:
+    rows = max(1, metadata.cp_mirror_len or 0)
+    keys = [f"{name}.{ratio}" for name in ("ks", "ke") for ratio in ratios]
+    sizes = {
+        "mirror_cp_index": rows,
+        "mirror_cp_reverse_index": max(1, metadata.total_q),
+        **dict.fromkeys(keys, rows),
+    }
+    flat = given.flat()
+    if flat.keys() != sizes.keys():
+        raise ValueError(f"the share has {sorted(flat)}, the step needs {sorted(sizes)}")
+    for key, size in sizes.items():
+        _, shape, dtype = view_of(flat[key], device)
+        if dtype != "int32" or shape != (size,):
+            raise ValueError(f"{key} of the share is {dtype} {tuple(shape)}, the step needs int32 ({size},)")
 
 
 def _moves(
@@ -157,15 +208,21 @@ def _moves(
             yield _Move(value, padding, field.target, None)
 
 
-def _allocate_mirror(ratios: Sequence[int], total_q: int, mirror_len: int, out: Mapping[str, Any] | None) -> CpMirror:
+def _allocate_mirror(
+    ratios: Sequence[int],
+    total_q: int,
+    mirror_len: int,
+    out: Mapping[str, Any] | None,
+    device: torch.device = HOST,
+) -> CpMirror:
     rows = max(1, mirror_len)
     ranges = {
-        name: {str(ratio): tensor_for((f"{name}.{ratio}", "int32", (rows,)), out) for ratio in ratios}
+        name: {str(ratio): tensor_for((f"{name}.{ratio}", "int32", (rows,)), out, device) for ratio in ratios}
         for name in ("ks", "ke")
     }
     return CpMirror(
-        mirror_cp_index=tensor_for(("mirror_cp_index", "int32", (rows,)), out),
-        mirror_cp_reverse_index=tensor_for(("mirror_cp_reverse_index", "int32", (max(1, total_q),)), out),
+        mirror_cp_index=tensor_for(("mirror_cp_index", "int32", (rows,)), out, device),
+        mirror_cp_reverse_index=tensor_for(("mirror_cp_reverse_index", "int32", (max(1, total_q),)), out, device),
         **ranges,
     )
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from engine import _core
 from engine.container import InputMetadataV4
-from engine.tensors import table_columns, tensor_for
+from engine.tensors import allocate_fields, table_columns, tensor_for
 
 
 def prepare_prompt_v4(
@@ -42,7 +42,7 @@ def prepare_decode_v4(
 
 def _fill(step: _core.Step, out: Mapping[str, Any] | None) -> InputMetadataV4:
     fields = step.fields()
-    tensors = [tensor_for(field, out) for field in fields]
+    tensors = allocate_fields(fields) if out is None else [tensor_for(field, out) for field in fields]
     # Dtype and shape of these tensors are the planned ones: made so, or checked.
     step.fill([(tensor.data_ptr(), shape, dtype) for tensor, (_, dtype, shape) in zip(tensors, fields, strict=True)])
     flat: dict[str, Any] = step.scalars()

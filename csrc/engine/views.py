@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import torch
 
-from engine.mirror import NO_QUERY, gather
+from engine.index_kernels import gather
+from engine.mirror import NO_QUERY
 
 if TYPE_CHECKING:
     from engine.container import InputMetadataV4
@@ -116,6 +117,7 @@ def _valid_kept_rows(metadata: InputMetadataV4) -> torch.Tensor | None:
     if slots is None or ends is None or kept is None:
         return None
     if metadata.yoco_consumer_total_q == 0:
-        return torch.zeros(1, dtype=torch.bool)
+        return torch.zeros(1, dtype=torch.bool, device=slots.device)
     stores = slots[ends[1:] - 1] >= 0  # of a sequence without rows: another's, repeated 0 times
-    return torch.repeat_interleave(stores, kept.diff())
+    # With the sum given, a GPU need not be waited for.
+    return torch.repeat_interleave(stores, kept.diff(), output_size=metadata.yoco_consumer_total_q)

@@ -6,7 +6,8 @@ from typing import ClassVar, Self
 import torch
 
 from engine.container import InputMetadataV4
-from engine.mirror import GATHERED, GatheredField, gather
+from engine.index_kernels import gather
+from engine.mirror import GATHERED, GatheredField
 from engine.views import kept_rows
 
 

@@ -77,7 +77,7 @@ class Built {
                                 .slot_mapping_store_ca = stack("slot_mapping_store_ca", ratios_.ca, 1),
                                 .klen = stack("klen", ratios_.sparse, 1),
                                 .kv_ca_index_offset_len = stack("kv_ca_index_offset_len", ratios_.dense, 2)};
-    zos_decode_kernel(inputs, ZosConstants(config, ratios_, columns), outputs);
+    zos_decode_kernel(inputs, rows_, ZosConstants(config, ratios_, columns), outputs);
     zos_block_tables_kernel(inputs, columns, plain("block_tables", columns));
   }
 

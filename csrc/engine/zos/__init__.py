@@ -6,12 +6,14 @@ the block tables. Token ids that only the last step's output knows are gathered 
 """
 
 from engine.zos.buffers import get_or_create, get_or_create_stacked
+from engine.zos.captured import ZosBuffers
 from engine.zos.decode import prepare_decode_v4_zos
 from engine.zos.gather import gather_input_ids_zos, prepare_decode_inputs_zos_varlen
 from engine.zos.inputs import MetadataZOS, prepare_decode_zos_inputs
 
 __all__ = [
     "MetadataZOS",
+    "ZosBuffers",
     "gather_input_ids_zos",
     "get_or_create",
     "get_or_create_stacked",

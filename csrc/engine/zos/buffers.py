@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from engine.errors import OutError
+from engine.tensors import captured, prefix
 
 
 def get_or_create(
@@ -25,7 +26,7 @@ def get_or_create(
     """
     if out is None:
         return torch.empty(size, dtype=dtype, device=device)
-    return _prefix(_captured(key, size, dtype, out, device), size[0])
+    return prefix(captured(key, size, dtype, out, device), size[0])
 
 
 def get_or_create_stacked(  # noqa: PLR0917 - the engines' own order of arguments
@@ -47,37 +48,11 @@ def get_or_create_stacked(  # noqa: PLR0917 - the engines' own order of argument
     if out is None or not keys:
         stacked = torch.empty((len(keys), *size), dtype=dtype, device=device)
         return stacked, {key: stacked[index] for index, key in enumerate(keys)}
-    rows = [_captured(f"{name}.{key}", size, dtype, out, device) for key in keys]
+    rows = [captured(f"{name}.{key}", size, dtype, out, device) for key in keys]
     spacing = _spacing(name, keys, rows)
     q_stride = spacing // math.prod(size[1:])
     stacked = rows[0].as_strided((len(keys) * spacing,), (1,)).view(len(keys), q_stride, *size[1:])
-    return stacked, {key: _prefix(row, size[0]) for key, row in zip(keys, rows, strict=True)}
-
-
-def _prefix(tensor: torch.Tensor, rows: int) -> torch.Tensor:
-    """A view costs microseconds, and the largest step needs none."""
-    return tensor if tensor.shape[0] == rows else tensor[:rows]
-
-
-def _captured(
-    key: str, size: tuple[int, ...], dtype: torch.dtype, out: Mapping[str, Any], device: torch.device | str
-) -> torch.Tensor:
-    """out[key], all of it; OutError unless `size` is a prefix of it."""
-    tensor = out.get(key)
-    if not isinstance(tensor, torch.Tensor):
-        found = None if tensor is None else type(tensor).__name__
-        raise OutError(None, key, found, "is a torch.Tensor in `out`")
-    if tensor.dtype != dtype:
-        raise OutError(None, key, str(tensor.dtype), f"dtype is {dtype}")
-    if tensor.ndim != len(size) or tensor.shape[1:] != size[1:] or tensor.shape[0] < size[0]:
-        rule = f"shape is {size}, or more in the first dimension"
-        raise OutError(None, key, str(tuple(tensor.shape)), rule)
-    target = torch.device(device)
-    if tensor.device.type != target.type or target.index not in {None, tensor.device.index}:
-        raise OutError(None, key, str(tensor.device), f"is on {device}")
-    if not tensor.is_contiguous():
-        raise OutError(None, key, f"strided {tensor.stride()}", "is contiguous")
-    return tensor
+    return stacked, {key: prefix(row, size[0]) for key, row in zip(keys, rows, strict=True)}
 
 
 def _spacing(name: str, keys: Sequence[str], rows: Sequence[torch.Tensor]) -> int:

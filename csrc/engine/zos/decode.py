@@ -9,19 +9,16 @@ import torch
 
 from engine import _core
 from engine.container import InputMetadataV4
+from engine.device import device_from
 from engine.tensors import TensorView, table_columns, view_of
 from engine.zos.buffers import get_or_create, get_or_create_stacked
+from engine.zos.captured import DTYPES, ZosBuffers
 from engine.zos.inputs import MetadataZOS
-
-_DTYPES = {"int32": torch.int32, "bool": torch.bool}
 
 _COPIED = ("cu_seqlens_q", "input_ids", "ngram_token_ids")
 """Fields that the host has made already; the last only with Engram."""
 
 _KERNEL_ARRAYS = ("seqlens_q", "seqlens_k", "cu_seqlens_q", "state_ids", "is_placeholder", "block_tables")
-
-_DECISIVE = ("block_size", "dense_ratios", "sparse_ratios", "window_size", "swa_block_size", "max_ngram_size")
-"""What the preconditions of a step, and the bounds of what the kernel writes, depend on."""
 
 
 def prepare_decode_v4_zos(
@@ -35,40 +32,52 @@ def prepare_decode_v4_zos(
 
     `out` maps flat keys ("klen.4") to captured buffers, which may have more rows than the step; the result has prefix
     views of them, nothing else is allocated, and no cell outside these views is written. `block_tables` may have more
-    columns too (I-4): max_num_blocks is then their number. Keys that the path does not write are ignored.
+    columns too (I-4): max_num_blocks is then their number. Keys that the path does not write are ignored. `ZosBuffers`
+    are such buffers, checked once instead of at each step.
+
+    On a GPU, two kernels are launched on torch's current stream of `device`, and nothing is waited for. A step that
+    lies in host memory goes over first, by one asynchronous copy. What its arrays hold is not checked there: rows past
+    the last sum of seqlens_q, and what arrays that do not agree would write outside, are left as they are.
 
     Raises, before anything is written, Int32Error (P-INT32) when the columns of `out` break the product bound of
     F-LIMIT; OutError (P-OUT, see `get_or_create` and `get_or_create_stacked`); ValueError when `config` is not the one
-    of `metadata_zos`, or arrays of that were changed and do not agree any more; NotImplementedError for a device other
-    than the host.
+    of `metadata_zos`, or, in host memory, arrays of that were changed and do not agree any more; RuntimeError when
+    there is no GPU, or CUDA refuses a launch.
     """
-    device = torch.device(device)
-    if device.type != "cpu":
-        raise NotImplementedError(f"ZOS decode on {device}")
-    _require_same_engine(metadata_zos.config, config)
+    if isinstance(out, ZosBuffers) and out.is_on(device):
+        return out.write(metadata_zos, config)
+    device = device_from(device)
+    if device.type == "cuda":
+        metadata_zos.require_engine(config)
+        return ZosBuffers.for_step(metadata_zos, config, out, device).write(metadata_zos, config)
+    return _write_on_host(metadata_zos, config, out)
+
+
+def _write_on_host(
+    metadata_zos: MetadataZOS, config: _core.MetadataConfig, out: Mapping[str, Any] | None
+) -> InputMetadataV4:
+    metadata_zos.require_engine(config)
     columns = max(metadata_zos.max_num_blocks, table_columns(out) or 0)
-    plain, stacks = _core.zos_outputs(config, metadata_zos.num_reqs, metadata_zos.total_q, columns)
-    flat: dict[str, Any] = {key: get_or_create(key, size, _DTYPES[dtype], out, device) for key, dtype, size in plain}
+    total_q = metadata_zos.total_q
+    plain, stacks = _core.zos_outputs(config, metadata_zos.num_reqs, total_q, columns)
+    flat: dict[str, Any] = {key: get_or_create(key, size, DTYPES[dtype], out, "cpu") for key, dtype, size in plain}
     written = dict(flat)
     for name, keys, size in stacks:
-        written[name], buckets = get_or_create_stacked(name, keys, size, torch.int32, out, device)
+        written[name], buckets = get_or_create_stacked(name, keys, size, torch.int32, out, "cpu")
         flat.update((f"{name}.{key}", bucket) for key, bucket in buckets.items())
         if not buckets:
             flat[name] = {}
     sources = _copied_fields(metadata_zos, flat)
-    _core.zos_decode(config, _kernel_arrays(metadata_zos), {name: view_of(tensor) for name, tensor in written.items()})
+    views = {name: view_of(tensor) for name, tensor in written.items()}
+    _core.zos_decode(config, _kernel_arrays(metadata_zos), views, total_q)
     for key, source in sources.items():
         flat[key].copy_(source)
-    flat.update(num_reqs=metadata_zos.num_reqs, total_q=metadata_zos.total_q, is_prompt=False, max_num_blocks=columns)
+    if total_q == 0:
+        flat["input_ids"].zero_()
+        if "ngram_token_ids" in flat:
+            flat["ngram_token_ids"].fill_(config.pad_token)
+    flat.update(num_reqs=metadata_zos.num_reqs, total_q=total_q, is_prompt=False, max_num_blocks=columns)
     return InputMetadataV4.from_flatten_dict(flat)
-
-
-def _require_same_engine(planned: _core.MetadataConfig, config: _core.MetadataConfig) -> None:
-    if planned is config:
-        return
-    for name in _DECISIVE:
-        if getattr(planned, name) != getattr(config, name):
-            raise ValueError(f"{name} of the config is {getattr(config, name)}, the step was extracted with another")
 
 
 def _copied_fields(metadata_zos: MetadataZOS, flat: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -76,7 +85,7 @@ def _copied_fields(metadata_zos: MetadataZOS, flat: Mapping[str, torch.Tensor]) 
     sources = {}
     for key in _COPIED:
         source = getattr(metadata_zos, key)
-        if key not in flat:
+        if key not in flat or (metadata_zos.total_q == 0 and key != "cu_seqlens_q"):
             continue
         if source is None or source.shape != flat[key].shape or source.dtype != flat[key].dtype:
             raise ValueError(f"{key} of the extracted step is not {flat[key].dtype} {tuple(flat[key].shape)}")

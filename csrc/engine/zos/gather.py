@@ -8,8 +8,9 @@ from typing import Any
 import torch
 
 from engine import _core
+from engine.device import HOST, device_of, kernels, queue_of
 from engine.errors import OutError
-from engine.tensors import view_of
+from engine.tensors import TensorView, view_of
 from engine.zos.buffers import get_or_create
 
 
@@ -27,10 +28,13 @@ def gather_input_ids_zos(  # noqa: PLR0917 - the engines' own order of arguments
     Sequence i is new where remap[i] < 0: its rows are those of fresh_input_ids. Else it was sequence remap[i] of the
     last step: row 0 is prev_sampled[remap[i]], row j >= 1 is prev_predict[remap[i], j - 1] (F-GATHER).
 
-    All are contiguous int32 host tensors: fresh_input_ids [rows], prev_sampled [m], prev_predict [m, drafts], and [n]:
-    remap, seqlens_q (rows), cu_seqlens_q (inclusive sums of it). `out`: a buffer of at least `rows` cells, whose prefix
-    is filled and returned; it may be fresh_input_ids, no other of the inputs. Rows past the last sum are not written;
-    in a new tensor they are 0.
+    All are contiguous int32 tensors, in host memory or all on one GPU: fresh_input_ids [rows], prev_sampled [m],
+    prev_predict [m, drafts], and [n]: remap, seqlens_q (rows), cu_seqlens_q (inclusive sums of it). `out`: a buffer of
+    at least `rows` cells, whose prefix is filled and returned; it may be fresh_input_ids, no other of the inputs. Rows
+    past the last sum are not written; in a new tensor they are 0.
+
+    On a GPU one kernel is launched on torch's current stream, and nothing is waited for. What the arrays hold is not
+    checked there: rows for which an index or a length points outside its array are not written.
 
     Raises, before anything is written, ValueError for an input of another dtype, shape or place, for lengths that are
     negative, do not sum to cu_seqlens_q or sum to more than `rows`, for remap[i] >= m, and for seqlens_q[i] - 1 >
@@ -44,7 +48,7 @@ def gather_input_ids_zos(  # noqa: PLR0917 - the engines' own order of arguments
         "cu_seqlens_q": cu_seqlens_q,
     }
     input_ids = _output("input_ids", fresh_input_ids, None if out is None else {"input_ids": out}, inputs)
-    _core.zos_gather(_views({"fresh_input_ids": fresh_input_ids, **inputs}), view_of(input_ids))
+    _gather({"fresh_input_ids": fresh_input_ids, **inputs}, input_ids)
     return input_ids
 
 
@@ -77,30 +81,45 @@ def prepare_decode_inputs_zos_varlen(  # noqa: PLR0917 - in the order of gather_
     cu_seqlens_q = _output("cu_seqlens_q", seqlens_q, out, {**inputs, "fresh_input_ids": fresh_input_ids})
     if out is not None:
         _require_apart("cu_seqlens_q", cu_seqlens_q, {"input_ids": input_ids})
-    _core.zos_gather(
-        _views({"fresh_input_ids": fresh_input_ids, **inputs}), view_of(input_ids), sums=view_of(cu_seqlens_q)
-    )
+    _gather({"fresh_input_ids": fresh_input_ids, **inputs}, input_ids, cu_seqlens_q)
     return cu_seqlens_q, input_ids
 
 
-def _views(inputs: Mapping[str, torch.Tensor]) -> dict[str, tuple[int, tuple[int, ...], str]]:
+def _gather(inputs: Mapping[str, torch.Tensor], input_ids: torch.Tensor, sums: torch.Tensor | None = None) -> None:
+    """F-GATHER where `input_ids` lies; with `sums`, the lengths are summed into it first."""
+    device = device_of(input_ids)
+    views = _views(inputs, device)
+    out = view_of(input_ids, device)
+    if device == HOST:
+        _core.zos_gather(views, out, sums=None if sums is None else view_of(sums))
+        return
+    if sums is not None:
+        views["cu_seqlens_q"] = view_of(sums, device)
+    kernels().zos_gather(*queue_of(device), tuple(views.values()), out, sums is not None)
+
+
+def _views(inputs: Mapping[str, torch.Tensor], device: torch.device) -> dict[str, TensorView]:
     """The inputs as they cross the binding, which checks shapes; ValueError names the one that cannot."""
     views = {}
     for name, tensor in inputs.items():
-        if not tensor.is_cpu or not tensor.is_contiguous() or tensor.dtype != torch.int32:
+        if tensor.device != device or not tensor.is_contiguous() or tensor.dtype != torch.int32:
+            place = "in host memory" if device == HOST else f"on {device}"
             found = f"{tensor.dtype}, strides {tensor.stride()}, {tensor.device}"
-            raise ValueError(f"{name} is not a contiguous int32 tensor in host memory: {found}")
-        views[name] = view_of(tensor)
+            raise ValueError(f"{name} is not a contiguous int32 tensor {place}: {found}")
+        views[name] = view_of(tensor, device)
     return views
 
 
 def _output(
     key: str, like: torch.Tensor, out: Mapping[str, Any] | None, inputs: Mapping[str, torch.Tensor]
 ) -> torch.Tensor:
-    """An int32 tensor of the shape of `like`, zeros or a prefix of out[key] that shares no memory with the inputs."""
+    """An int32 tensor of the shape of `like` beside it, zeros or a prefix of out[key] that shares no memory with the
+    inputs.
+    """
+    device = device_of(like)
     if out is None:
-        return torch.zeros(like.shape, dtype=torch.int32)
-    tensor = get_or_create(key, tuple(like.shape), torch.int32, out, "cpu")
+        return torch.zeros(like.shape, dtype=torch.int32, device=device)
+    tensor = get_or_create(key, tuple(like.shape), torch.int32, out, device)
     _require_apart(key, tensor, inputs)
     if key == "input_ids" and tensor.data_ptr() != like.data_ptr():
         _require_apart(key, tensor, {"fresh_input_ids": like})

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from engine import _core
+from engine.device import device_of, target_from
 from engine.tensors import allocate, view_of
 
 _DTYPES = {"int32": torch.int32, "int64": torch.int64, "bool": torch.bool}
@@ -17,13 +18,26 @@ _DTYPES = {"int32": torch.int32, "int64": torch.int64, "bool": torch.bool}
 _Arrays = list[tuple[str, str, tuple[int, ...], int]]
 """Name, dtype, shape, and offset in the pack, bytes."""
 
+_NAMES = (
+    *("seqlens_q", "seqlens_k", "cu_seqlens_q", "state_ids", "is_placeholder", "block_tables_offsets"),
+    *("block_tables", "input_ids", "ngram_token_ids"),
+)
+"""The arrays, in the order of the pack and of the kernels."""
+
+_DECISIVE = ("block_size", "dense_ratios", "sparse_ratios", "window_size", "swa_block_size", "max_ngram_size")
+"""What the preconditions of a step, and the bounds of what the kernel writes, depend on."""
+
+_NGRAMS = len(_NAMES) - 1
+_TABLES = _NAMES.index("block_tables")
+
 
 @dataclass(frozen=True, eq=False)
 class MetadataZOS:
     """A decode step, a cell a sequence; n = num_reqs. Made by `prepare_decode_zos_inputs`, read by the kernels.
 
-    All arrays are views of `pack`, so that one copy brings them to a device. They are the step's own: what happens to
-    the sequences later is not seen.
+    All arrays are views of `pack`, so that one copy brings them to a device; each view is made when it is first asked
+    for. They are the step's own: what happens to the sequences later is not seen. `dataclasses.replace` gives a step
+    with arrays that lie elsewhere.
     """
 
     # What the preconditions were checked against.
@@ -60,13 +74,81 @@ class MetadataZOS:
     pack: torch.Tensor
     arrays: _Arrays
 
+    def __getattr__(self, name: str) -> torch.Tensor | None:
+        """An array that has not been asked for yet."""
+        if name not in _NAMES or "pack" not in self.__dict__:
+            raise AttributeError(f"{type(self).__name__} has no attribute {name}")
+        view = _view(self.pack, self.arrays, name)
+        self.__dict__[name] = view
+        return view
+
+    def require_engine(self, config: _core.MetadataConfig) -> None:
+        """ValueError unless `config` decides the step as the one does that it was extracted with."""
+        if self.config is config:
+            return
+        for name in _DECISIVE:
+            if getattr(self.config, name) != getattr(config, name):
+                raise ValueError(
+                    f"{name} of the config is {getattr(config, name)}, the step was extracted with another"
+                )
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether all arrays lie in the pack: not so of a step made by `dataclasses.replace`."""
+        return "_is_packed" in self.__dict__
+
     def to(self, device: torch.device | str) -> MetadataZOS:
-        """The step on a device, by one copy, asynchronous where the pack is pinned; itself when it is there already."""
-        pack = self.pack.to(device, non_blocking=True)
-        if pack is self.pack:
-            return self
-        views: dict[str, Any] = _views(pack, self.arrays)
-        return replace(self, pack=pack, **views)
+        """The step on a device, by one copy, asynchronous where the pack is pinned; itself when it is there already.
+        Arrays that do not lie in the pack are copied one by one.
+        """
+        pack = self.pack.to(target_from(device), non_blocking=True)
+        if self.is_packed:
+            return self if pack is self.pack else _on_pack(self.__dict__, pack)
+        moved: dict[str, Any] = {
+            name: None if array is None else array.to(device, non_blocking=True)
+            for name, array in ((name, getattr(self, name)) for name in _NAMES)
+        }
+        return replace(self, pack=pack, **moved)
+
+    def addresses(self, device: torch.device) -> tuple[int, ...]:
+        """Addresses of the arrays on `device`, in the order of the kernels, 0 for none.
+
+        Raises ValueError for one that lies elsewhere, or has not the dtype and the shape of its name.
+        """
+        if self.is_packed:
+            if device_of(self.pack) != device:
+                raise ValueError(f"the step lies on {self.pack.device}, not on {device}")
+            base = self.pack.data_ptr()
+            found = tuple([base + offset for _, _, _, offset in self.arrays])
+            return found if len(found) > _NGRAMS else (*found, 0)
+        return tuple([self._address(name, device) for name in _NAMES])
+
+    @property
+    def table_cells(self) -> int:
+        """Cells of block_tables."""
+        return self.arrays[_TABLES][2][0] if self.is_packed else self.block_tables.shape[0]
+
+    def _address(self, name: str, device: torch.device) -> int:
+        array = getattr(self, name)
+        columns = self.config.max_ngram_size
+        if array is None and columns <= 0:
+            return 0
+        shapes = {
+            "block_tables_offsets": (self.num_reqs + 1,),
+            "input_ids": (self.total_q,),
+            "ngram_token_ids": (self.total_q, columns),
+            "block_tables": (self.table_cells,),
+        }
+        shape = shapes.get(name, (self.num_reqs,))
+        dtype = {"is_placeholder": torch.bool, "block_tables_offsets": torch.int64}.get(name, torch.int32)
+        if array is None or (array.dtype, array.shape, array.device) != (dtype, shape, device):
+            raise ValueError(f"{name} of the extracted step is not {dtype} {shape} on {device}")
+        if not array.is_contiguous():
+            raise ValueError(f"{name} of the extracted step is not contiguous")
+        return int(array.data_ptr())
+
+
+_SCALARS = ("config", "num_reqs", "total_q", "max_seqlen_q", "max_num_blocks")
 
 
 def prepare_decode_zos_inputs(sequences: Sequence[_core.SequenceMetadata], config: _core.MetadataConfig) -> MetadataZOS:
@@ -79,16 +161,19 @@ def prepare_decode_zos_inputs(sequences: Sequence[_core.SequenceMetadata], confi
     step = _core.plan_zos(sequences, config)
     pack = allocate("int32", (step.bytes() // torch.int32.itemsize,))
     step.fill(view_of(pack))
-    arrays = step.arrays()
-    members: dict[str, Any] = {"ngram_token_ids": None, **step.scalars(), **_views(pack, arrays)}
-    return MetadataZOS(config=config, pack=pack, arrays=arrays, **members)
+    return _on_pack({"config": config, "arrays": step.arrays(), **step.scalars()}, pack)
 
 
-def _views(pack: torch.Tensor, arrays: _Arrays) -> dict[str, torch.Tensor]:
-    cells = {name: pack.view(dtype) for name, dtype in _DTYPES.items()}
-    views = {}
-    for name, dtype, shape, offset in arrays:
-        begin = offset // _DTYPES[dtype].itemsize
-        view = cells[dtype][begin : begin + math.prod(shape)]
-        views[name] = view if len(shape) == 1 else view.view(shape)
-    return views
+def _on_pack(members: dict[str, Any], pack: torch.Tensor) -> MetadataZOS:
+    """A step whose arrays are views of `pack`, made when they are asked for."""
+    step = MetadataZOS.__new__(MetadataZOS)
+    step.__dict__.update({name: members[name] for name in (*_SCALARS, "arrays")}, pack=pack, _is_packed=True)
+    return step
+
+
+def _view(pack: torch.Tensor, arrays: _Arrays, name: str) -> torch.Tensor | None:
+    for found, dtype, shape, offset in arrays:
+        if found == name:
+            begin = offset // _DTYPES[dtype].itemsize
+            return pack.view(_DTYPES[dtype])[begin : begin + math.prod(shape)].view(shape)
+    return None  # the one array that a step may lack

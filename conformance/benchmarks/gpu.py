@@ -1,0 +1,146 @@
+"""The benchmark on a GPU: ``python -m conformance.benchmarks --device cuda --json FILE``.
+
+Where it falls short, the profile says why; for the kernels of a decode step:
+
+    ncu --set full --import-source on --kernel-name 'regex:zos' --launch-skip 20 --launch-count 2 -o decode \
+        python -m conformance.benchmarks --device cuda --scale full --repeat 1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+import torch
+
+from conformance.benchmarks.gpu_contenders import DecodeSide, GpuOperation, expansion_operations
+from conformance.benchmarks.gpu_measure import host_times, replay_times
+from conformance.benchmarks.measure import Run, ratios, spread_of
+from conformance.benchmarks.report import Measured, measured_cells, plain_table
+from conformance.benchmarks.workloads import SCALES, gpu_workloads
+from conformance.gpu.summary import Machine, machine
+
+NOTES = (
+    "Medians of interleaved rounds, in brackets quartiles; ratios are taken round by round.",
+    "Replays: a sample is 20 replays back to back, queued while the device waits, between two CUDA events.",
+    "empty: as many launches of a Triton kernel of one block that does nothing, in a graph.",
+    "fill, memset: torch's fill kernel and cudaMemset of as many bytes as the operation has defined cells.",
+    "Host time: 20 calls on an idle device, from call to return, by the clock. The step of zos is there already.",
+    "eager: pinned tensors filled, each copied to a captured buffer. eager fresh: one pack, one copy, to new memory.",
+    "one buffer stays in the L2 cache where it fits; the buffers in turn, together, do not.",
+)
+
+GRAPH_RATIOS = {
+    "metadata / empty": ("metadata", "empty"),
+    "fill / metadata": ("fill", "metadata"),
+    "memset / metadata": ("memset", "metadata"),
+}
+HOST_RATIOS = {
+    "eager / zos": ("eager", "zos"),
+    "eager fresh / zos": ("eager fresh", "zos"),
+    "eager / zos + extraction": ("eager", "zos + extraction"),
+}
+EXPANSION_RATIOS = {"fill / engine": ("fill", "engine"), "memset / engine": ("memset", "engine")}
+
+Times = Callable[[Mapping[str, Run], int], dict[str, list[float]]]
+
+
+class Aim(msgspec.Struct, frozen=True, kw_only=True):
+    """One of the aims: the ratio of its name, and whether it is met: at most 1.5, or at least 5 or 0.8."""
+
+    workload: str
+    ratio: str
+    value: float
+    wanted: str
+    is_met: bool
+
+
+class GpuReport(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole run; `repeat` counts rounds."""
+
+    command: str
+    scale: str
+    repeat: int
+    machine: Machine
+    notes: tuple[str, ...]
+    measured: list[Measured]
+    aims: list[Aim]
+
+
+def measured(
+    operation: GpuOperation, names: Mapping[str, tuple[str, str]], repeat: int, times: Times = replay_times
+) -> Measured:
+    """Times every contender of one operation `repeat` times; times are of one call."""
+    samples = times(operation.runs, repeat)
+    each = {name: [value / operation.repeated / 1e3 for value in values] for name, values in samples.items()}
+    return Measured(
+        workload=operation.workload.name,
+        operation=operation.name,
+        sequences=len(operation.workload.sequences),
+        total_q=operation.workload.total_q,
+        tensors=operation.tensors,
+        written=operation.written,
+        microseconds={name: spread_of(values) for name, values in each.items()},
+        ratios={name: spread_of(ratios(each[above], each[below])) for name, (above, below) in names.items()},
+    )
+
+
+def aims(lines: list[Measured]) -> list[Aim]:
+    """What is aimed for, held against medians; an expansion against the faster one of fill and memset."""
+    found = []
+    for line in lines:
+        if "metadata / empty" in line.ratios:
+            value = line.ratios["metadata / empty"].median
+            found.append(aim(line, "metadata / empty", value, "<= 1.5", value <= 1.5))
+        elif "eager / zos" in line.ratios and line.sequences == 256:
+            value = min(line.ratios["eager / zos"].median, line.ratios["eager fresh / zos"].median)
+            found.append(aim(line, "eager / zos, the less of both", value, ">= 5", value >= 5))
+        elif "fill / engine" in line.ratios:
+            value = min(line.ratios["fill / engine"].median, line.ratios["memset / engine"].median)
+            found.append(aim(line, "share of fill bandwidth", value, ">= 0.8", value >= 0.8))
+    return found
+
+
+def aim(line: Measured, ratio: str, value: float, wanted: str, is_met: bool) -> Aim:
+    """The aim of one line of the report."""
+    where = f"{line.workload}: {line.operation}"
+    return Aim(workload=where, ratio=ratio, value=round(value, 3), wanted=wanted, is_met=is_met)
+
+
+def run_gpu_benchmark(scale: str, repeat: int, command: str = "") -> GpuReport:
+    """Measures every workload of a scale ("full", "tiny") on torch's current GPU."""
+    device = torch.device("cuda", torch.cuda.current_device())
+    lines = []
+    for workload in gpu_workloads(SCALES[scale]):
+        if workload.path == "prompt" or workload.expansion == "kv_ca_index":
+            wide = expansion_operations(workload, device)
+            lines += [measured(operation, EXPANSION_RATIOS, repeat) for operation in wide]
+        else:
+            side = DecodeSide(workload, device)
+            lines.append(measured(side.graph_operation(), GRAPH_RATIOS, repeat))
+            lines.append(measured(side.host_operation(), HOST_RATIOS, repeat, host_times))
+    return GpuReport(
+        command=command,
+        scale=scale,
+        repeat=repeat,
+        machine=machine(),
+        notes=NOTES,
+        measured=lines,
+        aims=aims(lines),
+    )
+
+
+def report_text(report: GpuReport) -> str:
+    """The report as plain columns: one table for the replays, one for host times, one for expansions, one for aims."""
+    software = ", ".join(f"{name} {version}" for name, version in report.machine.versions.items())
+    parts = ["\n".join([report.command, f"{report.machine.gpu}; {software}; {report.repeat} rounds", *report.notes])]
+    for names in (GRAPH_RATIOS, HOST_RATIOS, EXPANSION_RATIOS):
+        lines = [line for line in report.measured if line.ratios.keys() == names.keys()]
+        if lines:
+            parts.append(plain_table(*measured_cells(lines)))
+    rows = [
+        [one.workload, one.ratio, f"{one.value:.2f}", one.wanted, "met" if one.is_met else "missed"]
+        for one in report.aims
+    ]
+    parts.append(plain_table(["aim", "ratio", "median", "wanted", ""], rows))
+    return "\n\n".join(parts)

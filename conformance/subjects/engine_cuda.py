@@ -1,0 +1,137 @@
+"""The bundled engine on a GPU as a subject. Imported only when it is asked for.
+
+The suite offers host memory, fenced and poisoned. Each whole allocation is copied to the device, fences and poison
+included, filled there through views of the same layout, and copied back: the same runner then sees what the kernels
+wrote, left, and wrote outside.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+import engine
+from conformance.subjects.base import Request, Result
+from conformance.subjects.engine import Buffers, EngineSubject, tensors_over
+from conformance.subjects.loading import SubjectError
+from conformance.subjects.oracle import UNDEFINED
+from oracle.blocks import block_count
+from oracle.units import Token
+
+
+class EngineCudaSubject(EngineSubject):
+    """All three paths with their fields on the device.
+
+    A prompt and an eager decode step are filled in pinned memory and copied, a ZOS step is written by the kernels;
+    mirror, expansions and gathers run on the device.
+
+    Raises:
+        SubjectError: the engine has no CUDA part, or there is no GPU.
+    """
+
+    name = "engine-cuda"
+
+    def __init__(self, device: str = "cuda") -> None:
+        super().__init__()
+        if device != "cpu":
+            require_gpu()
+        self.device = torch.device(device)
+
+    def build(self, request: Request) -> Result:
+        """See :meth:`conformance.subjects.base.Subject.build`."""
+        if request.out is None:
+            flat = self.container(request).to_flatten_dict()
+            return {key: self.fetched(key, value, request) for key, value in flat.items()}
+        copies = DeviceCopies(request.out, self.device)
+        try:
+            flat = self.container(request, copies.tensors).to_flatten_dict()
+        finally:
+            copies.download()  # after a refusal too: it must not have written
+        return {key: request.out.get(key, value) for key, value in flat.items()}
+
+    def fetched(self, key: str, value: object, request: Request) -> np.ndarray | int | bool:
+        """A field in host memory. Cells of tables that are not defined are not even copied: initcheck would tell."""
+        if not isinstance(value, torch.Tensor):
+            return value  # type: ignore[return-value]
+        if key != "block_tables":
+            return value.cpu().numpy()
+        cells = torch.from_numpy(defined_blocks(request, value.shape[1]))
+        host = torch.full(value.shape, UNDEFINED, dtype=value.dtype)
+        host.view(-1)[cells] = value.reshape(-1)[cells.to(value.device)].cpu()
+        return host.numpy()
+
+    def host_buffers(self, request: Request, out: Buffers) -> Buffers:
+        """None: the engine packs a step as it likes. A table width (I-4) is said by the caller's buffers alone."""
+        if out is None or request.max_num_blocks is None:
+            return None
+        pinned = self.device.type == "cuda"
+        host = {key: torch.empty_like(buffer, device="cpu", pin_memory=pinned) for key, buffer in out.items()}
+        for buffer in host.values():
+            buffer.fill_(UNDEFINED if buffer.dtype == torch.int32 else True)
+        return host
+
+    def placed(self, host: engine.InputMetadataV4, out: Buffers) -> engine.InputMetadataV4:
+        """The step on the device, by asynchronous copies."""
+        return host.to(self.device, out=out)
+
+    def mirror(
+        self,
+        metadata: engine.InputMetadataV4,
+        host: engine.InputMetadataV4,
+        config: engine.MetadataConfig,
+        out: Buffers,
+    ) -> None:
+        """Indices and key ranges come from the host, fields are gathered on the device."""
+        assert host.cu_seqlens_q is not None
+        assert host.cu_seqlens_k is not None
+        assert host.cp_mirror_len is not None
+        share = engine.prepare_cp_mirror(
+            host.cu_seqlens_q,
+            host.cu_seqlens_k,
+            config.cp_size,
+            config.cp_rank,
+            [int(ratio) for ratio in host.ks or {}],
+            host.total_q,
+            host.cp_mirror_len,
+        )
+        metadata.prepare_for_mirror_cp(config, out=out, share=share.to(self.device))
+
+
+class DeviceCopies:
+    """Device memory that stands for the allocations behind host arrays; ``tensors`` are its views by flat key."""
+
+    def __init__(self, arrays: dict[str, np.ndarray], device: torch.device) -> None:
+        self._pairs: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self._device = device
+        self.tensors = tensors_over(arrays, self._upload)
+
+    def _upload(self, memory: torch.Tensor) -> torch.Tensor:
+        copied = memory.to(self._device, copy=True)
+        self._pairs.append((memory, copied))
+        return copied
+
+    def upload(self) -> None:
+        """Copy every allocation to the device again, whole."""
+        for memory, copied in self._pairs:
+            copied.copy_(memory)
+
+    def download(self) -> None:
+        """Copy every allocation back, whole; waits for the device."""
+        for memory, copied in self._pairs:
+            memory.copy_(copied)
+
+
+def defined_blocks(request: Request, columns: int) -> np.ndarray:
+    """Flat indices, int64, of the cells of ``block_tables`` [rows, columns] that are defined (F-BLOCKS)."""
+    config = request.config
+    smallest = config.ca_ratios[0]
+    counts = [block_count(Token(s.seqlen_k), Token(config.block_size), smallest) for s in request.sequences]
+    of_row = np.repeat(np.asarray(counts), [sequence.seqlen_q for sequence in request.sequences])
+    return np.flatnonzero(np.arange(columns) < of_row[:, None])
+
+
+def require_gpu() -> None:
+    """Raise SubjectError, which says what is missing, unless the engine's kernels can run here."""
+    if not engine.cuda_available():
+        missing = "the engine was built without CUDA" if torch.cuda.is_available() else "there is no GPU"
+        raise SubjectError(f"subject engine-cuda: {missing}")

@@ -1,0 +1,10 @@
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace inputmeta::bindings {
+
+/// ZosTarget and zos_gather of engine._cuda.
+void bind_cuda_zos(pybind11::module_& module);
+
+}  // namespace inputmeta::bindings

@@ -1,0 +1,78 @@
+// The launch itself: device, stream, attributes, and the error that CUDA reports.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <string>
+
+#include "cuda/launch.h"
+
+namespace inputmeta::cuda {
+
+inline void require_success(cudaError_t error, const char* kernel) {
+  if (error == cudaSuccess) return;
+  throw LaunchError(std::string(kernel) + ": " + cudaGetErrorString(error));
+}
+
+/// Makes a device the thread's own while it lives: a stream is launched on from its device.
+class DeviceGuard {
+ public:
+  explicit DeviceGuard(int device) {
+    require_success(cudaGetDevice(&before_), "cudaGetDevice");
+    if (before_ != device) require_success(cudaSetDevice(device), "cudaSetDevice");
+    is_changed_ = before_ != device;
+  }
+  ~DeviceGuard() {
+    if (is_changed_) cudaSetDevice(before_);
+  }
+  DeviceGuard(const DeviceGuard&) = delete;
+  DeviceGuard& operator=(const DeviceGuard&) = delete;
+
+ private:
+  int before_ = 0;
+  bool is_changed_ = false;
+};
+
+/// Whether a launch may begin before the one in front of it has ended (compute capability 9.0 and later).
+inline bool can_overlap(int device) {
+  int major = 0;
+  require_success(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "cudaDeviceGetAttribute");
+  return major >= 9;
+}
+
+/// Launches kernel(args) unless the grid is empty. `follows`: it may begin once all blocks of the launch before it have
+/// begun; the kernels of a step let each other do so, and wait for each other before they end.
+template <class Args>
+void launch(const char* name, void (*kernel)(Args), uint32_t blocks, uint32_t threads, const Queue& queue,
+            const Args& args, bool follows = false) {
+  if (blocks == 0) return;
+  const DeviceGuard guard(queue.device);
+  cudaLaunchAttribute overlap = {};
+  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlap.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(blocks);
+  config.blockDim = dim3(threads);
+  config.stream = static_cast<cudaStream_t>(queue.stream);
+  config.attrs = &overlap;
+  config.numAttrs = follows && can_overlap(queue.device) ? 1 : 0;
+  const cudaError_t error = cudaLaunchKernelEx(&config, kernel, args);
+  const cudaError_t last = cudaGetLastError();
+  require_success(error != cudaSuccess ? error : last, name);
+}
+
+/// At the begin of a step's kernel: the next one may begin.
+__device__ inline void let_next_begin() {
+#if __CUDA_ARCH__ >= 900
+  cudaTriggerProgrammaticLaunchCompletion();
+#endif
+}
+
+/// At its end: whoever waits for this kernel waits for those in front of it too.
+__device__ inline void wait_for_previous() {
+#if __CUDA_ARCH__ >= 900
+  cudaGridDependencySynchronize();
+#endif
+}
+
+}  // namespace inputmeta::cuda

@@ -1,0 +1,135 @@
+// The metadata kernel for one thread: every per-row field of every ratio of a ZOS decode step, and the fields that the
+// host has made already, which came with the pack. A warp takes one item of its group's rows: the fields without
+// buckets, or the buckets of one ratio; so its lanes take the same path and write neighbouring cells.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "core/zos_arrays.h"
+#include "core/zos_row.h"
+#include "cuda/cells.h"
+#include "cuda/plant.h"
+#include "cuda/sequence_tiles.h"
+
+namespace inputmeta::cuda {
+
+/// Ratios of one launch: a step with more of them takes several.
+inline constexpr uint32_t kRatiosAtOnce = 16;
+/// Warps of a block of threads that copy what the host has made.
+inline constexpr uint32_t kCopyWarps = 2;
+
+/// What the host has made: from the pack to the fields. Neutral rows are written where there are no rows.
+struct ZosCopies {
+  const int32_t* input_ids = nullptr;        ///< [total_q]
+  const int32_t* ngram_token_ids = nullptr;  ///< [total_q, ngram_columns], null without look-back
+  int32_t* out_cu_seqlens_q = nullptr;
+  int32_t* out_input_ids = nullptr;
+  int32_t* out_ngram_token_ids = nullptr;
+  int64_t ngram_columns = 0;
+  int32_t pad_token = 0;
+};
+
+struct ZosMetadataArgs {
+  ZosInputs inputs;
+  int64_t table_cells = 0;  ///< of inputs.block_tables
+  ZosOutputs outputs;
+  ZosCopies copies;
+  ZosParams params;
+  uint32_t total_q = 0;
+  SequenceTiles tiles;
+  bool has_rows_item = true;  ///< the first launch of a step: fields without buckets, and copies
+  uint32_t buckets_count = 0;
+  ZosBucket buckets[kRatiosAtOnce];
+
+  INPUTMETA_ANYWHERE uint32_t items() const { return buckets_count + (has_rows_item ? 1 : 0); }
+  uint32_t threads() const { return kWarp * (items() + (has_rows_item ? kCopyWarps : 0)); }
+  /// A step without sequences still has a neutral row.
+  uint32_t blocks() const { return std::max<uint32_t>(1, tiles.groups); }
+};
+
+INPUTMETA_ANYWHERE inline ZosSequence zos_load_sequence(const ZosMetadataArgs& args, uint32_t index) {
+  const ZosInputs& inputs = args.inputs;
+  const auto seqlen_q = static_cast<uint32_t>(inputs.seqlens_q[index]);
+  const int64_t begin = inputs.block_tables_offsets[index];
+  const int64_t end = inputs.block_tables_offsets[index + 1];
+  const bool is_inside = begin >= 0 && begin <= end && end <= args.table_cells;
+  return {static_cast<uint32_t>(inputs.seqlens_k[index]) - seqlen_q,
+          seqlen_q,
+          static_cast<uint32_t>(inputs.state_ids[index]),
+          inputs.is_placeholder[index],
+          inputs.block_tables + (is_inside ? begin : 0),
+          is_inside ? static_cast<uint32_t>(end - begin) : 0};
+}
+
+/// Bucket k of a stack.
+INPUTMETA_ANYWHERE inline ZosOutputs zos_outputs_of(const ZosMetadataArgs& args) {
+#if INPUTMETA_PLANTED(stack_stride)
+  ZosOutputs outputs = args.outputs;
+  outputs.klen.ratio_stride = outputs.positions_c.ratio_stride = args.total_q;
+  return outputs;
+#else
+  return args.outputs;
+#endif
+}
+
+INPUTMETA_ANYWHERE inline void zos_neutral_item(const ZosMetadataArgs& args, const ZosBucket* bucket) {
+  if (bucket == nullptr) {
+    zos_write_neutral_row(args.outputs);
+  } else {
+    zos_write_bucket(zos_neutral_bucket_cells(), 0, *bucket, args.outputs);
+  }
+}
+
+/// A lane's rows of one item: `bucket` is null for the fields without buckets.
+INPUTMETA_ANYWHERE inline void zos_write_item(const ZosMetadataArgs& args, const ZosBucket* bucket, uint32_t group,
+                                              uint32_t lane) {
+  args.tiles.visit(group, lane, [&](uint32_t index, uint32_t first, uint32_t step) {
+    const ZosSequence sequence = zos_load_sequence(args, index);
+    const uint32_t first_row = static_cast<uint32_t>(args.inputs.cu_seqlens_q[index]) - sequence.seqlen_q;
+    for (uint32_t j = first; j < sequence.seqlen_q; j += step) {
+      const uint32_t row = first_row + j;
+      if (row >= args.total_q) return;
+      if (bucket == nullptr) {
+        zos_write_row(sequence, index, j, row, args.params, args.outputs);
+      } else {
+        const ZosBucketCells cells = zos_bucket_cells(sequence, sequence.q_start + j, row, *bucket, args.params);
+        zos_write_bucket(cells, row, *bucket, zos_outputs_of(args));
+      }
+    }
+  });
+}
+
+/// The part of one of `threads` threads in what is copied.
+INPUTMETA_ANYWHERE inline void zos_copy_fields(const ZosMetadataArgs& args, int64_t thread, int64_t threads) {
+  const ZosCopies& copies = args.copies;
+  copy_cells(copies.input_ids, copies.out_input_ids, args.total_q, thread, threads);
+  copy_cells(args.inputs.cu_seqlens_q, copies.out_cu_seqlens_q, args.inputs.num_reqs, thread, threads);
+  if (copies.ngram_token_ids != nullptr) {
+    copy_cells(copies.ngram_token_ids, copies.out_ngram_token_ids, args.total_q * copies.ngram_columns, thread,
+               threads);
+  }
+  if (args.total_q > 0) return;
+  if (thread == 0) copies.out_input_ids[0] = 0;
+  for (int64_t k = thread; k < copies.ngram_columns; k += threads) copies.out_ngram_token_ids[k] = copies.pad_token;
+}
+
+INPUTMETA_ANYWHERE inline void zos_metadata_thread(const ZosMetadataArgs& args, uint32_t block, uint32_t thread,
+                                                   uint32_t blocks) {
+  const uint32_t item = thread / kWarp;
+  const uint32_t lane = thread % kWarp;
+  if (item >= args.items()) {
+    const uint32_t copier = thread - args.items() * kWarp;
+    zos_copy_fields(args, int64_t{block} * (kCopyWarps * kWarp) + copier, int64_t{blocks} * (kCopyWarps * kWarp));
+    return;
+  }
+  const uint32_t before = args.has_rows_item ? 1 : 0;
+  const ZosBucket* const bucket = item < before ? nullptr : &args.buckets[item - before];
+  if (args.total_q == 0) {
+    if (block == 0 && lane == 0) zos_neutral_item(args, bucket);
+    return;
+  }
+  zos_write_item(args, bucket, block, lane);
+}
+
+}  // namespace inputmeta::cuda

@@ -1,0 +1,104 @@
+#include <vector>
+
+#include "cuda/launch.cuh"
+
+namespace inputmeta::cuda {
+namespace {
+
+// Edges between captured launches can be told apart and replaced since CUDA 12.3; CUDA 13 dropped the suffixes.
+#if CUDART_VERSION >= 13000
+constexpr bool kCanFork = true;
+#define INPUTMETA_CAPTURE_INFO cudaStreamGetCaptureInfo
+#define INPUTMETA_SET_DEPENDENCIES cudaStreamUpdateCaptureDependencies
+#elif CUDART_VERSION >= 12030
+constexpr bool kCanFork = true;
+#define INPUTMETA_CAPTURE_INFO cudaStreamGetCaptureInfo_v3
+#define INPUTMETA_SET_DEPENDENCIES cudaStreamUpdateCaptureDependencies_v2
+#else
+constexpr bool kCanFork = false;
+#endif
+
+/// What the next launch on a stream that a graph captures depends on.
+struct Dependencies {
+  std::vector<cudaGraphNode_t> nodes;
+  std::vector<cudaGraphEdgeData> edges;
+
+  void append(const Dependencies& more) {
+    nodes.insert(nodes.end(), more.nodes.begin(), more.nodes.end());
+    edges.insert(edges.end(), more.edges.begin(), more.edges.end());
+  }
+};
+
+/// Makes launches that do not depend on each other siblings in the graph that captures their stream: each depends on
+/// what was in front of the first, and what comes after join() on all of them. Without a capture it does nothing.
+class Fork {
+ public:
+  explicit Fork(cudaStream_t stream) : stream_(stream) {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    require_success(cudaStreamIsCapturing(stream, &status), "cudaStreamIsCapturing");
+    is_captured_ = kCanFork && status == cudaStreamCaptureStatusActive;
+    if (is_captured_) before_ = current();
+  }
+
+  bool is_captured() const { return is_captured_; }
+
+  /// After a launch: the next one does not depend on it.
+  void next() {
+    if (!is_captured_) return;
+    launched_.append(current());
+    set(before_);
+  }
+
+  /// After the last: what follows depends on all.
+  void join() {
+    if (!is_captured_) return;
+    launched_.append(current());
+    set(launched_);
+  }
+
+ private:
+#if CUDART_VERSION >= 12030
+  Dependencies current() const {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    const cudaGraphNode_t* nodes = nullptr;
+    const cudaGraphEdgeData* edges = nullptr;
+    size_t count = 0;
+    require_success(INPUTMETA_CAPTURE_INFO(stream_, &status, nullptr, nullptr, &nodes, &edges, &count),
+                    "cudaStreamGetCaptureInfo");
+    Dependencies found = {{nodes, nodes + count}, std::vector<cudaGraphEdgeData>(count)};
+    if (edges != nullptr) found.edges.assign(edges, edges + count);
+    return found;
+  }
+
+  void set(Dependencies& dependencies) const {
+    require_success(INPUTMETA_SET_DEPENDENCIES(stream_, dependencies.nodes.data(), dependencies.edges.data(),
+                                               dependencies.nodes.size(), cudaStreamSetCaptureDependencies),
+                    "cudaStreamUpdateCaptureDependencies");
+  }
+#else
+  Dependencies current() const { return {}; }
+  void set(Dependencies&) const {}
+#endif
+
+  cudaStream_t stream_;
+  bool is_captured_ = false;
+  Dependencies before_;
+  Dependencies launched_;
+};
+
+}  // namespace
+
+void launch_zos_step(const Queue& queue, std::span<const ZosMetadataArgs> metadata, const ZosTablesArgs& tables) {
+  const DeviceGuard guard(queue.device);
+  Fork fork(static_cast<cudaStream_t>(queue.stream));
+  bool follows = false;
+  for (const ZosMetadataArgs& args : metadata) {
+    launch_zos_metadata(queue, args, follows);
+    follows = !fork.is_captured();
+    fork.next();
+  }
+  launch_zos_tables(queue, tables, follows);
+  fork.join();
+}
+
+}  // namespace inputmeta::cuda

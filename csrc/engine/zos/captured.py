@@ -1,0 +1,169 @@
+"""`ZosBuffers`: buffers that a graph captured, checked once, so that a step costs the host two launches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+
+from engine import _core
+from engine.container import InputMetadataV4
+from engine.device import device_from, kernels, queue_of
+from engine.errors import OutError
+from engine.tensors import captured, prefix, table_columns
+from engine.zos.buffers import get_or_create_stacked
+from engine.zos.inputs import MetadataZOS
+
+DTYPES = {"int32": torch.int32, "bool": torch.bool}
+
+_INT32_MAX = 2**31 - 1
+_MOST_VIEWS = 1024
+"""Shapes of steps whose views are kept."""
+
+
+class ZosBuffers(Mapping[str, torch.Tensor]):
+    """The buffers of ZOS decode by flat key ("klen.4"), for any step that fits them: give them as `out`.
+
+    `ZosBuffers(out, config)` checks buffers that are there, `ZosBuffers.allocate` makes new ones. `rows`, `num_reqs`
+    and `columns` are the most that a step may have. They must not be resized afterwards.
+    """
+
+    def __init__(
+        self, out: Mapping[str, Any], config: _core.MetadataConfig, device: torch.device | str = "cuda"
+    ) -> None:
+        """Raises OutError (P-OUT) unless `out` has every tensor that ZOS decode writes, as `get_or_create` and
+        `get_or_create_stacked` want it; Int32Error (P-INT32) when not even one row of its columns is within F-LIMIT;
+        RuntimeError when there is no GPU.
+        """
+        self._bind(out, config, device_from(device), (1, 1, table_columns(out) or 1))
+
+    @classmethod
+    def allocate(
+        cls,
+        config: _core.MetadataConfig,
+        num_reqs: int,
+        total_q: int,
+        columns: int,
+        device: torch.device | str = "cuda",
+    ) -> ZosBuffers:
+        """New buffers with undefined contents for steps of up to `num_reqs` sequences, `total_q` rows and `columns`
+        blocks a sequence. Raises Int32Error (P-INT32) when the largest is past F-LIMIT.
+        """
+        buffers = cls.__new__(cls)
+        buffers._bind(None, config, device_from(device), (num_reqs, total_q, columns))
+        return buffers
+
+    @classmethod
+    def for_step(
+        cls, step: MetadataZOS, config: _core.MetadataConfig, out: Mapping[str, Any] | None, device: torch.device
+    ) -> ZosBuffers:
+        """Buffers for one step, which may be larger: those of `out`, or new ones."""
+        buffers = cls.__new__(cls)
+        columns = max(step.max_num_blocks, table_columns(out) or 0)
+        buffers._bind(out, config, device, (step.num_reqs, step.total_q, columns))
+        return buffers
+
+    def _bind(
+        self,
+        out: Mapping[str, Any] | None,
+        config: _core.MetadataConfig,
+        device: torch.device,
+        size: tuple[int, int, int],
+    ) -> None:
+        """Checks or makes the tensors for at least `size`: sequences, rows, and exactly these columns."""
+        plain, stacks = _core.zos_outputs(config, *size)
+        self.config, self.device, self.columns = config, device, size[2]
+        self._tensors: dict[str, torch.Tensor] = {}
+        self._empty: list[str] = []
+        places: dict[str, tuple[int, int]] = {}
+        for key, dtype, shape in plain:
+            if out is None:
+                tensor = torch.empty(shape, dtype=DTYPES[dtype], device=device)
+            else:
+                tensor = captured(key, shape, DTYPES[dtype], out, device)
+            self._tensors[key] = tensor
+            places[key] = (tensor.data_ptr(), 0)
+        for name, keys, shape in stacks:
+            stacked, buckets = get_or_create_stacked(name, keys, shape, torch.int32, out, device)
+            if not keys:
+                self._empty.append(name)
+                continue
+            places[name] = (stacked.data_ptr(), stacked[0].numel())
+            self._tensors.update(
+                (f"{name}.{key}", buckets[key] if out is None else out[f"{name}.{key}"]) for key in keys
+            )
+        self._stacked = [name for name, keys, _ in stacks]
+        self.num_reqs = self._tensors["cu_seqlens_q"].shape[0]
+        self.rows = min(tensor.shape[0] for key, tensor in self._tensors.items() if key != "cu_seqlens_q")
+        tokens_per_block = config.block_size // min(config.dense_ratios) if config.dense_ratios else 0
+        self._cells_of_a_row = self.columns * tokens_per_block
+        self._views: dict[tuple[int, int], InputMetadataV4] = {}
+        self._target = None if device.type == "cpu" else kernels().ZosTarget(config, device.index, self.columns, places)
+
+    def __getitem__(self, key: str) -> torch.Tensor:
+        return self._tensors[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tensors)
+
+    def __len__(self) -> int:
+        return len(self._tensors)
+
+    def is_on(self, device: torch.device | str) -> bool:
+        """Whether these are buffers on a GPU, and `device` is that one: torch's current GPU if it has no index."""
+        if self._target is None:
+            return False
+        asked = torch.device(device)
+        return asked == self.device or (asked.type == "cuda" and device_from(asked) == self.device)
+
+    def write(self, step: MetadataZOS, config: _core.MetadataConfig) -> InputMetadataV4:
+        """The step in these buffers on their GPU; see `prepare_decode_v4_zos`."""
+        if self.config is not config or step.config is not config:
+            step.require_engine(config)
+            step.require_engine(self.config)
+            if config.force_load_balance != self.config.force_load_balance:
+                raise ValueError("force_load_balance of the config is not that of the buffers")
+        self._require_room(step)
+        if not step.pack.is_cuda:
+            step = step.to(self.device)
+        _, stream = queue_of(self.device)
+        addresses = step.addresses(self.device)
+        self._target.run(  # type: ignore[union-attr]
+            stream, addresses, step.num_reqs, step.total_q, step.max_seqlen_q, step.table_cells
+        )
+        return self._container(step.num_reqs, step.total_q)
+
+    def _require_room(self, step: MetadataZOS) -> None:
+        if step.num_reqs > self.num_reqs:
+            raise OutError(None, "cu_seqlens_q", self.num_reqs, f"has room for {step.num_reqs} sequences")
+        if step.total_q > self.rows:
+            key = next(key for key, tensor in self._tensors.items() if tensor.shape[0] == self.rows)
+            raise OutError(None, key, self.rows, f"has room for {step.total_q} rows")
+        if step.max_num_blocks > self.columns:
+            raise OutError(None, "block_tables", self.columns, f"has room for {step.max_num_blocks} columns")
+        if step.total_q * self._cells_of_a_row > _INT32_MAX:
+            _core.zos_outputs(self.config, step.num_reqs, step.total_q, self.columns)  # refuses, and says why
+
+    def _container(self, num_reqs: int, total_q: int) -> InputMetadataV4:
+        """A container of prefix views. They are made once a shape; a container is the caller's own to change."""
+        shape = (num_reqs, total_q)
+        if shape not in self._views:
+            if len(self._views) == _MOST_VIEWS:
+                self._views.clear()
+            self._views[shape] = self._prefixes(num_reqs, total_q)
+        metadata = InputMetadataV4.__new__(InputMetadataV4)
+        attributes = metadata.__dict__
+        attributes.update(self._views[shape].__dict__)
+        for name in self._stacked:
+            attributes[name] = attributes[name].copy()
+        return metadata
+
+    def _prefixes(self, num_reqs: int, total_q: int) -> InputMetadataV4:
+        rows = max(1, total_q)
+        flat: dict[str, Any] = {
+            key: prefix(tensor, num_reqs if key == "cu_seqlens_q" else rows) for key, tensor in self._tensors.items()
+        }
+        flat.update((name, {}) for name in self._empty)
+        flat.update(num_reqs=num_reqs, total_q=total_q, is_prompt=False, max_num_blocks=self.columns)
+        return InputMetadataV4.from_flatten_dict(flat)

@@ -1,0 +1,129 @@
+"""CUDA graphs: metadata written in place into what a graph captured, and captured itself; replays in any order."""
+
+import random
+
+import engine_cases as cases
+import pytest
+import torch
+from gpu_cases import GPU, CapturedOnGpu, assert_hidden_untouched, assert_same, ids, plain_step
+from zos_cases import batch, random_config
+
+import engine
+
+pytestmark = pytest.mark.gpu
+
+
+def captured_graph(body):
+    """The graph of a call; it ran once before, so that what is made lazily is there."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        body()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = body()
+    return graph, result
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_captured_consumer_sees_each_step(seed):
+    """The consumer, captured for the largest step, copies all fields; steps are written in front of its replays."""
+    draw = random.Random(seed)
+    config = random_config(draw)
+    steps = [batch(draw, count) for count in (9, 2, 9, 1, 5)]
+    largest = max(steps, key=lambda sequences: sum(sequence.seqlen_q for sequence in sequences))
+    captured = CapturedOnGpu(largest, config, more_columns=20, more_rows=30)
+    buffers = engine.ZosBuffers(captured.out, config)
+    seen = {key: torch.empty_like(tensor) for key, tensor in captured.buffers.items()}
+
+    def consume():
+        for key, tensor in captured.buffers.items():
+            seen[key].copy_(tensor)
+
+    graph, _ = captured_graph(consume)
+    for sequences in steps:
+        captured.poison()
+        step = engine.prepare_decode_zos_inputs(sequences, config)
+        ours = engine.prepare_decode_v4_zos(step, config, buffers, GPU)
+        graph.replay()
+        torch.cuda.synchronize()
+        for key, tensor in captured.buffers.items():
+            assert torch.equal(seen[key], tensor), key
+        assert_hidden_untouched(captured, ours)
+
+
+def test_the_step_itself_is_captured():
+    """Both launches and the expansions in a graph; new contents of the same pack are what a replay builds."""
+    config, first = plain_step(20, rows=3, keys=30, max_ngram_size=2, lookup_table=[4])
+    pack = first.to(GPU)
+    buffers = engine.ZosBuffers.allocate(config, 20, 60, 6)
+
+    def step():
+        metadata = engine.prepare_decode_v4_zos(pack, config, buffers, GPU)
+        metadata.compute_attn_info(config)
+        return metadata
+
+    graph, built = captured_graph(step)
+    for state, keys in ((7, 30), (9, 29), (3, 26)):
+        sequence = engine.SequenceMetadata(
+            seqlen_q=3,
+            seqlen_k=keys,
+            block_table=range(state, state + 4),
+            state_id=state,
+            token_ids=range(keys - 2),
+            draft_tokens=[5, 6],
+            recent_tokens=[0] * keys,
+        )
+        extracted = engine.prepare_decode_zos_inputs([sequence] * 20, config)
+        assert extracted.pack.shape == pack.pack.shape
+        pack.pack.copy_(extracted.pack)
+        graph.replay()
+        wide = {"block_tables": torch.empty((60, 6), dtype=torch.int32)}
+        theirs = engine.prepare_decode_v4_zos(
+            extracted, config, {**cases.tensors(engine.prepare_decode_v4_zos(extracted, config)), **wide}
+        )
+        theirs.compute_attn_info(config)
+        assert_same(built, theirs, extracted, config)
+
+
+def test_expansions_in_captured_buffers_of_more_rows():
+    config, step = plain_step(6, rows=2, keys=30)
+    metadata = engine.prepare_decode_v4_zos(step, config, device=GPU)
+    out = {
+        "kv_swa_index": torch.full((20, 4), cases.POISON, dtype=torch.int32, device=GPU),
+        "kv_ca_index.1": torch.full((20, 128), cases.POISON, dtype=torch.int32, device=GPU),
+        "kv_ca_index_len.1": torch.full((20,), cases.POISON, dtype=torch.int32, device=GPU),
+    }
+
+    def expand():
+        metadata.clean()
+        metadata.compute_attn_info(config, out)
+
+    graph, _ = captured_graph(expand)
+    for tensor in out.values():
+        tensor.fill_(cases.POISON)
+    graph.replay()
+    host = engine.prepare_decode_v4_zos(step, config)
+    host.compute_attn_info(config)
+    assert_same(metadata, host, step, config)
+    assert metadata.kv_swa_index.data_ptr() == out["kv_swa_index"].data_ptr()
+    assert all(bool((tensor[12:] == cases.POISON).all()) for tensor in out.values())
+
+
+def test_a_gather_is_captured():
+    lengths, fresh = ids(2, 1, 0, 3), ids(10, 11, 12, 13, 14, 15)
+    sampled, predict = ids(50, 60), torch.tensor([[51, 52], [61, 62]], dtype=torch.int32, device=GPU)
+    out = {"cu_seqlens_q": torch.zeros(4, dtype=torch.int32, device=GPU), "input_ids": torch.zeros_like(fresh)}
+    remap = ids(1, -1, 0, 0)
+    graph, (sums, tokens) = captured_graph(
+        lambda: engine.prepare_decode_inputs_zos_varlen(lengths, fresh, sampled, predict, remap, out)
+    )
+    graph.replay()
+    assert sums.tolist() == [2, 3, 3, 6]
+    assert tokens.tolist() == [60, 61, 12, 50, 51, 52]
+    lengths.copy_(ids(1, 1, 1, 2))
+    out["input_ids"].zero_()
+    graph.replay()
+    assert sums.tolist() == [1, 2, 3, 5]
+    assert tokens.tolist() == [60, 11, 50, 50, 51, 0]
