@@ -78,7 +78,7 @@ def test_whatever_gives_a_subject_is_one(module, attribute, name):
         ("door_b:missing", "module door_b has no attribute missing"),
         ("door_b:broken", "KeyError: 'no device'"),
         ("door_c:x", "ModuleNotFoundError: No module named 'door_c'"),
-        ("unheard-of", "none of engine, oracle, fault:ID, zoo:NAME, package.module:name"),
+        ("unheard-of", "none of engine, engine-cuda, oracle, fault:ID, zoo:NAME, package.module:name"),
         (":x", "none of engine"),
         ("x:", "none of engine"),
         ("fault:none", "none"),
