@@ -18,7 +18,9 @@ from conformance.gpu.summary import FAILED, PASSED, SKIPPED, Stage, counted_test
 SUBJECT = ("--subject", "engine-cuda")
 LIMIT = 1500.0
 """Seconds after which a process is stopped: far more than any stage takes."""
-TEST_FOLDERS = ("oracle", "csrc/tests", "conformance", "corpus")
+TEST_FOLDERS = ("csrc/tests", "conformance/tests/gpu")
+"""The engine's tests and those of the suite that need a GPU. The suite's other tests are the same everywhere (ci/test),
+and a GPU does them harm: each worker process would open it."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ def counts_in(ran: Ran) -> list[str]:
 
 
 def run_tests(settings: Settings) -> Stage:
-    """All tests, those that need a GPU among them; a run without one that passed there has failed."""
+    """The engine's tests, and the suite's that need a GPU; a run without one that passed there has failed."""
     junit = settings.out / "junit.xml"
     junit.unlink(missing_ok=True)
     command = settings.python.module(

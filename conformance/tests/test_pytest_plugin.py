@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass
-from importlib.metadata import entry_points
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -290,4 +290,11 @@ def test_our_own_run_leaves_the_suite_out_and_the_plugin_imports_pytest_alone(tm
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 0
     assert "tests that ran" not in ended.stdout
-    assert "inputmeta" in {found.name for found in entry_points(group="pytest11")}
+
+
+def test_an_installed_distribution_brings_the_plugin() -> None:
+    try:
+        found = distribution("inputmeta-conformance").entry_points
+    except PackageNotFoundError:
+        pytest.skip("the distribution is not installed")
+    assert "inputmeta" in found.select(group="pytest11").names

@@ -37,7 +37,8 @@ def test_native_tests_are_clean_under_the_sanitizers():
     options = ("PYTHON=OFF", "BUILD_TESTS=ON", "SANITIZE=ON")
     run(
         *(cmake, "-S", str(SOURCES), "-B", str(BUILD), "-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={ninja}"),
-        *("-DCMAKE_BUILD_TYPE=RelWithDebInfo", "-DCMAKE_COMPILE_WARNING_AS_ERROR=ON"),
+        # -O1: what the sanitizers see is the same, and it compiles in half the time.
+        *("-DCMAKE_BUILD_TYPE=None", "-DCMAKE_CXX_FLAGS=-O1 -g", "-DCMAKE_COMPILE_WARNING_AS_ERROR=ON"),
         *(f"-DINPUTMETA_{option}" for option in options),
     )
     run(cmake, "--build", str(BUILD), "--parallel", "2")
