@@ -109,10 +109,7 @@ def run_check(run: Run, corpus: Path, *, examples: int, seed: int, paths: Sequen
     subject = run.subject
     claimed = claimed_paths(subject, paths)
     counts = check_corpus(run, corpus, claimed)
-    known = f", {counts.known} known" if counts.known else ""
-    say(
-        f"corpus {corpus.name}: {counts.passed} passed, {counts.failed} failed, {counts.unsupported} unsupported{known}"
-    )
+    say(f"corpus {corpus.name}: {counts}")
     rounds = -(-examples // ROUND_EXAMPLES)
     code = exits.DIFFERS if counts.failed else exits.CONFORMS
     ran = counts.passed + counts.known

@@ -3,30 +3,13 @@
 #include <string>
 
 #include "core/expand.h"
+#include "bindings/tensor_pairs.h"
 #include "bindings/tensor_view.h"
 
 namespace py = pybind11;
 
 namespace inputmeta::bindings {
 namespace {
-
-/// Ranges and their expansion have the same rows; `out` is [rows, width].
-struct Expansion {
-  std::span<const int32_t> ranges;
-  std::span<int32_t> out;
-  int64_t width;
-
-  Expansion(const py::tuple& ranges_tuple, int64_t range_columns, const py::tuple& out_tuple) {
-    const TensorView range_view(ranges_tuple);
-    const TensorView out_view(out_tuple);
-    if (range_view.shape.empty() || out_view.shape.size() != 2 || range_view.shape[0] != out_view.shape[0]) {
-      throw py::value_error("the expansion needs as many rows as its ranges have");
-    }
-    width = out_view.shape[1];
-    ranges = range_view.int32_rows("the ranges", range_columns);
-    out = out_view.int32_rows("the expansion", width);
-  }
-};
 
 void expand_decode_blocks(const py::tuple& offset_len, const py::tuple& block_tables, int64_t tokens_per_block,
                           const py::tuple& out) {

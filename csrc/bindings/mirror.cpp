@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "bindings/tensor_pairs.h"
 #include "bindings/tensor_view.h"
 #include "core/mirror.h"
 
@@ -58,23 +59,19 @@ void fill_mirror(const py::tuple& cu_seqlens_q, const py::tuple& cu_seqlens_k, i
   write_mirror_ranges(boundaries, group, ranges);
 }
 
-void gather(const py::tuple& source_tuple, const py::tuple& rows_tuple, int32_t fill, const py::tuple& out_tuple) {
-  const TensorView source(source_tuple);
-  const TensorView out(out_tuple);
-  const auto rows = TensorView(rows_tuple).int32_cells("the rows");
-  std::vector<int64_t> expected = source.shape;
-  if (expected.empty() || expected[0] == 0) throw py::value_error("a source with rows is needed");
-  expected[0] = static_cast<int64_t>(rows.size());
-  if (out.shape != expected || out.dtype != source.dtype) {
-    throw py::value_error("the gathered tensor has the source's dtype and columns and a row for each index");
+void gather(const py::tuple& source, const py::tuple& rows, int32_t fill, const py::tuple& out) {
+  const Gathering gathering(source, rows, out);
+  if (!are_rows_of(gathering.rows, gathering.source.shape[0])) {
+    throw py::value_error("a row to gather lies past the source");
   }
-  if (!are_rows_of(rows, source.shape[0])) throw py::value_error("a row to gather lies past the source");
-  const int64_t columns = source.cells() / source.shape[0];
   const py::gil_scoped_release release;
-  if (source.dtype == "bool") {
-    gather_rows(static_cast<const bool*>(source.address), columns, rows, fill != 0, static_cast<bool*>(out.address));
+  const auto copy = [&]<class Cell>(Cell padding) {
+    gather_rows(gathering.source_as<Cell>(), gathering.columns, gathering.rows, padding, gathering.out_as<Cell>());
+  };
+  if (gathering.is_bool()) {
+    copy(fill != 0);
   } else {
-    gather_rows(static_cast<const int32_t*>(source.address), columns, rows, fill, static_cast<int32_t*>(out.address));
+    copy(fill);
   }
 }
 
