@@ -107,8 +107,7 @@ INPUTMETA_UNROLL
   }
 }
 
-/// `Unit` is what args.cells_at_once() says: a kernel of its own for each, since every line that a small launch has to
-/// fetch shows in its time.
+/// `Unit` is what args.cells_at_once() says: a kernel of its own for each.
 template <class Unit>
 INPUTMETA_ANYWHERE void zos_tables_thread(const ZosTablesArgs& args, uint32_t block, uint32_t thread) {
   const uint32_t rest = args.column_tiles.quotient(block);
