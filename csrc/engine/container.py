@@ -60,9 +60,11 @@ class InputMetadataV4:
     # [total_q, max_ngram_size] int32, mirrored: compressed token ids, looking back from column 0 (F-NGRAM). Read by
     # Engram; None when it is off.
     ngram_token_ids: torch.Tensor | None = None
-    # [num_reqs + 1] int32, rows: prefix sums of seqlen_q with the leading 0. Read by variable-length attention.
+    # [num_reqs + 1] int32, rows: prefix sums of seqlen_q with the leading 0; of ZOS decode [num_reqs], the inclusive
+    # sums without it. Read by variable-length attention.
     cu_seqlens_q: torch.Tensor | None = None
-    # [num_reqs + 1] int32, tokens: prefix sums of seqlen_k with the leading 0. Read by variable-length attention.
+    # [num_reqs + 1] int32, tokens: prefix sums of seqlen_k with the leading 0; None in ZOS decode. Read by
+    # variable-length attention.
     cu_seqlens_k: torch.Tensor | None = None
 
     # --- Compressed KV (section 3), made by both, a tensor for each ratio of ca_ratios -------------------------------

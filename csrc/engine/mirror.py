@@ -137,8 +137,8 @@ def mirror(
     moves = list(_moves(metadata, config, gathered))
     tensors = [tensor_for(move.plan(index.shape[0], device), out, device) for move in moves]
     if out is not None:
-        written = {key: share.flat()[key] for key in ("mirror_cp_index", "mirror_cp_reverse_index")}
-        written.update((move.key, tensor) for move, tensor in zip(moves, tensors, strict=True))
+        # The share too, key ranges among it: it is written before the fields are gathered.
+        written = {**share.flat(), **{move.key: tensor for move, tensor in zip(moves, tensors, strict=True)}}
         _require_apart(written, [cu_seqlens_q, cu_seqlens_k, *(move.source for move in moves)])
     if given is None:
         _fill_mirror(cu_seqlens_q, cu_seqlens_k, config.cp_size, config.cp_rank, share)

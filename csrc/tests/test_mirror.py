@@ -188,14 +188,15 @@ def test_every_field_is_required(step):
     assert all(value is before[key] for key, value in metadata.to_flatten_dict().items())
 
 
-def test_the_buffers_of_the_full_layout_are_refused():
+@pytest.mark.parametrize("key", ["positions", "ks.4", "ke.4", "mirror_cp_index"])
+def test_the_buffers_of_the_full_layout_are_refused(key):
     config = cp_config(0)
     metadata = engine.prepare_prompt_v4([cases.chunk(8, 8)], config)  # a rank has 4 of the 8 rows
     buffers = torch.full((2, 4), cases.POISON, dtype=torch.int32)
     twin = mirrored(config, [cases.chunk(8, 8)], expand=False)
     out = cases.poisoned(twin)
-    out["query_indices"], out["positions"] = buffers[0], metadata.positions[2:6]
-    with pytest.raises(engine.OutError, match="positions is memory of the full layout"):
+    out["query_indices"], out[key] = buffers[0], metadata.positions[2:6]
+    with pytest.raises(engine.OutError, match=f"{key} is memory of the full layout"):
         metadata.prepare_for_mirror_cp(config, out)
     assert metadata.positions.tolist() == list(range(8))
     assert (buffers == cases.POISON).all()
