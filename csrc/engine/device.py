@@ -43,6 +43,13 @@ def target_from(device: torch.device | str) -> torch.device:
     return device
 
 
+def may_be_asynchronous(target: torch.device) -> bool:
+    """Whether a copy to `target` may still be under way when the call returns: not one to the host, which would be read
+    before it is there.
+    """
+    return target.type != "cpu"
+
+
 def device_from(device: torch.device | str) -> torch.device:
     """A device to work on, with its index: "cuda" is torch's current one. RuntimeError for a GPU that cannot be used,
     NotImplementedError for anything but the host and a GPU.

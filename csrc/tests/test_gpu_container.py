@@ -43,6 +43,19 @@ def test_a_prompt_is_sent_and_expands_as_on_the_host(changes):
     assert_same(sent, host)
 
 
+def test_what_comes_back_is_there_when_the_call_returns():
+    _, host = prompt()
+    sent = host.to(GPU)
+    _, _, step = extracted(4)
+    sent_step = step.to(GPU)
+    into = {key: torch.full_like(tensor, 1).pin_memory() for key, tensor in cases.tensors(host).items()}
+    for back in (lambda: sent.to("cpu"), lambda: sent.to("cpu", out=into)):
+        torch.cuda._sleep(500_000_000)
+        assert cases.same(back(), host)
+    torch.cuda._sleep(500_000_000)
+    assert torch.equal(sent_step.to("cpu").pack, step.pack)
+
+
 def test_one_copy_brings_a_step_over():
     _, host = prompt()
     assert len({tensor.untyped_storage().data_ptr() for tensor in cases.tensors(host).values()}) == 1

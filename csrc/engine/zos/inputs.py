@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from engine import _core
-from engine.device import device_of, target_from
+from engine.device import device_of, may_be_asynchronous, target_from
 from engine.tensors import allocate, view_of
 
 _DTYPES = {"int32": torch.int32, "int64": torch.int64, "bool": torch.bool}
@@ -98,14 +98,16 @@ class MetadataZOS:
         return "_is_packed" in self.__dict__
 
     def to(self, device: torch.device | str) -> MetadataZOS:
-        """The step on a device, by one copy, asynchronous where the pack is pinned; itself when it is there already.
-        Arrays that do not lie in the pack are copied one by one.
+        """The step on a device, by one copy, to a GPU asynchronous where the pack is pinned; itself when it is there
+        already. Arrays that do not lie in the pack are copied one by one.
         """
-        pack = self.pack.to(target_from(device), non_blocking=True)
+        target = target_from(device)
+        lazy = may_be_asynchronous(target)
+        pack = self.pack.to(target, non_blocking=lazy)
         if self.is_packed:
             return self if pack is self.pack else _on_pack(self.__dict__, pack)
         moved: dict[str, Any] = {
-            name: None if array is None else array.to(device, non_blocking=True)
+            name: None if array is None else array.to(target, non_blocking=lazy)
             for name, array in ((name, getattr(self, name)) for name in _NAMES)
         }
         return replace(self, pack=pack, **moved)
