@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from engine.device import may_be_asynchronous
+from engine.device import copy_into, sent
 from engine.tensors import captured, prefix
 
 
@@ -23,7 +23,7 @@ def copy_tensors(target: Mapping[str, Any], source: Mapping[str, Any]) -> None:
         if tensor.shape != targets[key].shape or tensor.dtype != targets[key].dtype:
             raise ValueError(f"{key}: {_description(tensor)} cannot be copied into {_description(targets[key])}")
     for key, tensor in sources.items():
-        targets[key].copy_(tensor, non_blocking=may_be_asynchronous(targets[key].device))
+        copy_into(targets[key], tensor)
 
 
 def tensors_on(flat: Mapping[str, Any], device: torch.device, out: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def tensors_on(flat: Mapping[str, Any], device: torch.device, out: Mapping[str, 
             for key, tensor in tensors.items()
         }
         for key, tensor in tensors.items():
-            targets[key].copy_(tensor, non_blocking=may_be_asynchronous(targets[key].device))
+            copy_into(targets[key], tensor)
         return {**flat, **targets}
     moved = _moved({id(tensor): tensor for tensor in tensors.values()}.values(), device)
     return {**flat, **{key: moved[id(tensor)] for key, tensor in tensors.items()}}
@@ -47,14 +47,13 @@ def _moved(tensors: Iterable[torch.Tensor], device: torch.device) -> dict[int, t
     for tensor in tensors:
         storages.setdefault(tensor.untyped_storage().data_ptr(), []).append(tensor)
     moved: dict[int, torch.Tensor] = {}
-    lazy = may_be_asynchronous(device)
     for sharing in storages.values():
         storage = sharing[0].untyped_storage()
         if len(sharing) == 1 or 2 * sum(tensor.nbytes for tensor in sharing) < storage.nbytes():
-            moved.update((id(tensor), tensor.to(device, non_blocking=lazy)) for tensor in sharing)
+            moved.update((id(tensor), sent(tensor, device)) for tensor in sharing)
             continue
-        sent = _bytes_of(sharing[0]).to(device, non_blocking=lazy)
-        moved.update((id(tensor), _same_place(tensor, sent)) for tensor in sharing)
+        whole = sent(_bytes_of(sharing[0]), device)
+        moved.update((id(tensor), _same_place(tensor, whole)) for tensor in sharing)
     return moved
 
 
@@ -64,12 +63,12 @@ def _bytes_of(tensor: torch.Tensor) -> torch.Tensor:
     return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage, 0, (storage.nbytes(),), (1,))
 
 
-def _same_place(tensor: torch.Tensor, sent: torch.Tensor) -> torch.Tensor:
+def _same_place(tensor: torch.Tensor, whole: torch.Tensor) -> torch.Tensor:
     """The tensor in the copy of its storage."""
-    if sent.untyped_storage().data_ptr() == tensor.untyped_storage().data_ptr():
+    if whole.untyped_storage().data_ptr() == tensor.untyped_storage().data_ptr():
         return tensor
-    empty = torch.empty(0, dtype=tensor.dtype, device=sent.device)
-    return empty.set_(sent.untyped_storage(), tensor.storage_offset(), tensor.shape, tensor.stride())
+    empty = torch.empty(0, dtype=tensor.dtype, device=whole.device)
+    return empty.set_(whole.untyped_storage(), tensor.storage_offset(), tensor.shape, tensor.stride())
 
 
 def _tensors(flat: Mapping[str, Any]) -> dict[str, torch.Tensor]:

@@ -43,11 +43,16 @@ def target_from(device: torch.device | str) -> torch.device:
     return device
 
 
-def may_be_asynchronous(target: torch.device) -> bool:
-    """Whether a copy to `target` may still be under way when the call returns: not one to the host, which would be read
-    before it is there.
+def sent(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """The tensor on `device`; itself if it is there. A copy from pinned memory to a GPU may still be under way when the
+    call returns; one to the host is not, or it would be read before it is there.
     """
-    return target.type != "cpu"
+    return tensor.to(device, non_blocking=device.type != "cpu")
+
+
+def copy_into(target: torch.Tensor, source: torch.Tensor) -> None:
+    """Copies the values of `source`; what may still be under way is as for `sent`."""
+    target.copy_(source, non_blocking=not target.is_cpu)
 
 
 def device_from(device: torch.device | str) -> torch.device:

@@ -10,7 +10,7 @@ import torch
 
 from engine import _core
 from engine.copying import copy_tensors
-from engine.device import HOST, device_of, may_be_asynchronous, target_from
+from engine.device import HOST, device_of, sent, target_from
 from engine.errors import OutError
 from engine.index_kernels import gather
 from engine.tensors import FieldPlan, tensor_for, view_of
@@ -36,9 +36,8 @@ class CpMirror(NamedTuple):
     def to(self, device: torch.device | str) -> CpMirror:
         """The share on a device, by copies, asynchronous to a GPU; tensors that are there already are not copied."""
         device = target_from(device)
-        lazy = may_be_asynchronous(device)
-        index, reverse_index = (tensor.to(device, non_blocking=lazy) for tensor in self[:2])
-        ks, ke = ({key: tensor.to(device, non_blocking=lazy) for key, tensor in bounds.items()} for bounds in self[2:])
+        index, reverse_index = (sent(tensor, device) for tensor in self[:2])
+        ks, ke = ({key: sent(tensor, device) for key, tensor in bounds.items()} for bounds in self[2:])
         return CpMirror(index, reverse_index, ks, ke)
 
     def flat(self) -> dict[str, torch.Tensor]:

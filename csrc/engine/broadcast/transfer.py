@@ -9,6 +9,7 @@ import torch.distributed as dist
 
 from engine.broadcast.control import Deadline
 from engine.broadcast.manifest import TensorEntry
+from engine.device import sent
 
 # From here on a copy into the packed buffer costs more than a collective of its own.
 LARGE_BYTES = 1 << 20
@@ -53,7 +54,7 @@ class Parcel:
         for tensor, index in zip(small, self.offsets, strict=True):
             _copy(self._slice(packed, index), _bytes_of(tensor.to(place)))
         # torch keeps pinned memory until a copy from it is done.
-        self.packed = packed.to(self.device, non_blocking=True)
+        self.packed = sent(packed, self.device)
         for index, tensor in enumerate(tensors):
             if index not in self.offsets:
                 self.large[index] = _bytes_of(tensor.to(self.device))

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from engine import _core
-from engine.device import device_of, may_be_asynchronous, target_from
+from engine.device import device_of, sent, target_from
 from engine.tensors import allocate, view_of
 
 _DTYPES = {"int32": torch.int32, "int64": torch.int64, "bool": torch.bool}
@@ -102,12 +102,11 @@ class MetadataZOS:
         already. Arrays that do not lie in the pack are copied one by one.
         """
         target = target_from(device)
-        lazy = may_be_asynchronous(target)
-        pack = self.pack.to(target, non_blocking=lazy)
+        pack = sent(self.pack, target)
         if self.is_packed:
             return self if pack is self.pack else _on_pack(self.__dict__, pack)
         moved: dict[str, Any] = {
-            name: None if array is None else array.to(target, non_blocking=lazy)
+            name: None if array is None else sent(array, target)
             for name, array in ((name, getattr(self, name)) for name in _NAMES)
         }
         return replace(self, pack=pack, **moved)
