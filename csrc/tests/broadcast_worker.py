@@ -26,12 +26,14 @@ import torch
 import torch.distributed as dist
 
 from engine import InputMetadataV4, MetadataConfig, SequenceMetadata, prepare_decode_v4, prepare_prompt_v4
-from engine.broadcast import BroadcastError, broadcast, call
+from engine.broadcast import BroadcastError, broadcast, call, control
 from engine.broadcast.transfer import LARGE_BYTES, Parcel
 
 TIMEOUT = 3.0
 """Seconds that a broadcast may take here."""
-_HANG = 25.0
+GROUP_TIMEOUT = 20.0
+"""Seconds that the group would wait by itself: an error that comes later is not the broadcast's own."""
+_HANG = 30.0
 
 
 @dataclass(eq=False)
@@ -298,6 +300,19 @@ def dies(me: Rank, victim: int, moment: str, src: int = 0) -> None:
         me.cast(everything(1), src=src)
 
 
+def unreachable(me: Rank, victim: int, src: int) -> None:
+    """As `dies`, before the manifest; and the source notices when it starts to send."""
+    send = dist.isend
+
+    def isend(buffer: torch.Tensor, peer: int, **options: Any) -> dist.Work | None:
+        if me.rank == src and peer == victim and buffer.numel() != control._FRAME_BYTES:
+            raise RuntimeError("Connection closed by peer")
+        return send(buffer, peer, **options)
+
+    with mock.patch.object(dist, "isend", isend):
+        dies(me, victim, "manifest", src)
+
+
 def stuck(me: Rank, victim: int, moment: str) -> None:
     """A rank does not come in time, or not to the tensors; when it comes, it too has its error at once."""
     me.cast(everything(0))
@@ -329,7 +344,7 @@ def run_rank(rank: int, request: dict[str, Any], folder: Path, done: Any) -> Non
         init_method=f"file://{folder / 'store'}",
         rank=rank,
         world_size=request["world"],
-        timeout=timedelta(seconds=10),
+        timeout=timedelta(seconds=GROUP_TIMEOUT),
     )
     me = Rank(rank, request["world"], backend)
     begin = time.monotonic()

