@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import signal
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ import msgspec
 
 from conformance import exits
 from conformance.gpu.builds import build_engine
-from conformance.gpu.processes import Python, run
+from conformance.gpu.processes import Python, Ran, run
 from conformance.gpu.sanitizers import BY_NAME, sanitize
 
 TIMEOUT = 600.0
@@ -73,15 +74,31 @@ def tried(catcher: str, python: Python, folder: Path, count: int) -> tuple[bool,
     if catcher in BY_NAME:
         result = sanitize(BY_NAME[catcher], python, folder, count=count, timeout=TIMEOUT)
         return result.verdict == "errors", result.seconds, result.detail
+    ran = run_catcher(catcher, python, folder, count)
+    died = ran.code < 0 and ran.code != -signal.SIGKILL  # that one comes from outside: the machine's memory was short
+    return died or ran.code == exits.DIFFERS, ran.seconds, ran.last_line
+
+
+def run_catcher(catcher: str, python: Python, folder: Path, count: int) -> Ran:
+    """One part of the suite with the engine of ``python``."""
     if catcher == LAUNCHES:
         command = python.module("pytest", "-q", "-x", "-p", "no:cacheprovider", "-n", "0", *LAUNCH_TESTS)
     else:
         command = python.module(
             "conformance.gpu.batches", "--count", str(count), "--save-dir", str(folder / "failures")
         )
-    ran = run(command, folder / f"{catcher}.log", python.environment(), TIMEOUT)
-    died = ran.code < 0  # by a signal
-    return died or ran.code == exits.DIFFERS, ran.seconds, ran.last_line
+    return run(command, folder / f"{catcher}.log", python.environment(), TIMEOUT)
+
+
+def failing_controls(plants: tuple[Plant, ...], python: Python, folder: Path, *, count: int) -> list[str]:
+    """What of the suite does not pass with the engine of ``python``, which has no fault: it would catch anything."""
+    catchers = [name for name in (SUITE, LAUNCHES) if any(name in plant.caught_by for plant in plants)]
+    controls = {name: run_catcher(name, python, folder, count) for name in catchers}
+    return [
+        f"{name} fails without a fault: exit code {ran.code}: {ran.last_line}"
+        for name, ran in controls.items()
+        if ran.code != exits.CONFORMS
+    ]
 
 
 def catch_all(plants: tuple[Plant, ...], folder: Path, *, architecture: str, jobs: int, count: int) -> list[Caught]:

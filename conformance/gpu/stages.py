@@ -10,10 +10,10 @@ from pathlib import Path
 
 from conformance import exits
 from conformance.gpu.builds import build_engine
-from conformance.gpu.plants import PLANTS, Plant, catch_all
+from conformance.gpu.plants import PLANTS, Plant, catch_all, failing_controls
 from conformance.gpu.processes import Python, Ran, run
 from conformance.gpu.sanitizers import COMMAND, TOOLS, Tool, available, sanitize
-from conformance.gpu.summary import FAILED, PASSED, SKIPPED, Stage, counted_tests
+from conformance.gpu.summary import FAILED, NO_GPU, PASSED, SKIPPED, Stage, counted_tests
 
 SUBJECT = ("--subject", "engine-cuda")
 LIMIT = 1500.0
@@ -74,7 +74,7 @@ def counts_in(ran: Ran) -> list[str]:
 
 
 def run_tests(settings: Settings) -> Stage:
-    """The engine's tests, and the suite's that need a GPU; a run without one that passed there has failed."""
+    """The engine's tests, and the suite's that need a GPU; a run in which one of these did not run has failed."""
     junit = settings.out / "junit.xml"
     junit.unlink(missing_ok=True)
     command = settings.python.module(
@@ -89,6 +89,8 @@ def run_tests(settings: Settings) -> Stage:
         problem = f"{counted.failed} tests failed, exit code {ran.code}"
     elif not counted.gpu_passed:
         problem = "no test ran on the GPU"
+    elif counted.skipped.get(NO_GPU):
+        problem = f"{counted.skipped[NO_GPU]} tests were skipped: {NO_GPU}"
     else:
         return stage
     return Stage(
@@ -143,19 +145,16 @@ def run_sanitizers(settings: Settings) -> Stage:
 
 
 def run_plants(settings: Settings) -> Stage:
-    """Every planted fault, each in a build of its own, must be caught."""
-    caught = catch_all(
-        settings.plants,
-        settings.work / "plants",
-        architecture=settings.architecture,
-        jobs=settings.jobs,
-        count=settings.batches,
-    )
-    missed = [f"{one.plant}: {one.detail}" for one in caught if one.caught_by is None]
+    """Every planted fault, each in a build of its own, must be caught, by what passes without one."""
+    folder, count = settings.work / "plants", settings.batches
+    with ThreadPoolExecutor(1) as pool:
+        control = pool.submit(failing_controls, settings.plants, settings.python, folder / "control", count=count)
+        caught = catch_all(settings.plants, folder, architecture=settings.architecture, jobs=settings.jobs, count=count)
+    problems = control.result() + [f"{one.plant}: {one.detail}" for one in caught if one.caught_by is None]
     return Stage(
         name="plants",
-        verdict=FAILED if missed or not caught else PASSED,
-        reason="; ".join(missed),
+        verdict=FAILED if problems or not caught else PASSED,
+        reason="; ".join(problems),
         seconds=max((one.seconds for one in caught), default=0.0),
         details=caught,
     )

@@ -13,6 +13,8 @@ from xml.etree import ElementTree
 import msgspec
 
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
+NO_GPU = "no GPU"
+"""Why a test that needs one was skipped."""
 GPU_TESTS = "conformance.tests.gpu"
 PACKAGES = ("inputmeta-conformance", "torch", "triton", "numpy", "hypothesis", "pytest")
 

@@ -9,8 +9,10 @@
 
 namespace inputmeta::cuda {
 
+/// Throws LaunchError. CUDA keeps the error of a call for whoever asks next, which would be torch: it is taken back.
 inline void require_success(cudaError_t error, const char* kernel) {
   if (error == cudaSuccess) return;
+  cudaGetLastError();
   throw LaunchError(std::string(kernel) + ": " + cudaGetErrorString(error));
 }
 

@@ -6,16 +6,14 @@ namespace inputmeta::cuda {
 namespace {
 
 // Edges between captured launches can be told apart and replaced since CUDA 12.3; CUDA 13 dropped the suffixes.
-#if CUDART_VERSION >= 13000
-constexpr bool kCanFork = true;
+#if CUDART_VERSION < 12030
+#error "CUDA 12.3 or later"
+#elif CUDART_VERSION >= 13000
 #define INPUTMETA_CAPTURE_INFO cudaStreamGetCaptureInfo
 #define INPUTMETA_SET_DEPENDENCIES cudaStreamUpdateCaptureDependencies
-#elif CUDART_VERSION >= 12030
-constexpr bool kCanFork = true;
+#else
 #define INPUTMETA_CAPTURE_INFO cudaStreamGetCaptureInfo_v3
 #define INPUTMETA_SET_DEPENDENCIES cudaStreamUpdateCaptureDependencies_v2
-#else
-constexpr bool kCanFork = false;
 #endif
 
 /// What the next launch on a stream that a graph captures depends on.
@@ -36,9 +34,16 @@ class Fork {
   explicit Fork(cudaStream_t stream) : stream_(stream) {
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     require_success(cudaStreamIsCapturing(stream, &status), "cudaStreamIsCapturing");
-    is_captured_ = kCanFork && status == cudaStreamCaptureStatusActive;
+    is_captured_ = status == cudaStreamCaptureStatusActive;
     if (is_captured_) before_ = current();
   }
+  /// After a launch that was refused, what comes next in the graph depends on those before it, as on any stream.
+  ~Fork() {
+    if (!is_captured_ || is_joined_ || launched_.nodes.empty()) return;
+    if (update(launched_) != cudaSuccess) cudaGetLastError();
+  }
+  Fork(const Fork&) = delete;
+  Fork& operator=(const Fork&) = delete;
 
   bool is_captured() const { return is_captured_; }
 
@@ -51,13 +56,13 @@ class Fork {
 
   /// After the last: what follows depends on all.
   void join() {
+    is_joined_ = true;
     if (!is_captured_) return;
     launched_.append(current());
     set(launched_);
   }
 
  private:
-#if CUDART_VERSION >= 12030
   Dependencies current() const {
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     const cudaGraphNode_t* nodes = nullptr;
@@ -70,18 +75,18 @@ class Fork {
     return found;
   }
 
-  void set(Dependencies& dependencies) const {
-    require_success(INPUTMETA_SET_DEPENDENCIES(stream_, dependencies.nodes.data(), dependencies.edges.data(),
-                                               dependencies.nodes.size(), cudaStreamSetCaptureDependencies),
-                    "cudaStreamUpdateCaptureDependencies");
+  cudaError_t update(Dependencies& dependencies) const {
+    return INPUTMETA_SET_DEPENDENCIES(stream_, dependencies.nodes.data(), dependencies.edges.data(),
+                                      dependencies.nodes.size(), cudaStreamSetCaptureDependencies);
   }
-#else
-  Dependencies current() const { return {}; }
-  void set(Dependencies&) const {}
-#endif
+
+  void set(Dependencies& dependencies) const {
+    require_success(update(dependencies), "cudaStreamUpdateCaptureDependencies");
+  }
 
   cudaStream_t stream_;
   bool is_captured_ = false;
+  bool is_joined_ = false;
   Dependencies before_;
   Dependencies launched_;
 };

@@ -290,8 +290,10 @@ class InputMetadataV4:
     def recursive_copy_(self, other: Self) -> None:
         """Copies the tensors of `other` into those of this container, one dict level deep; addresses do not move.
 
-        Scalars are left alone: a graph was captured with them, its caller updates them. Raises ValueError, before
-        anything is copied, for a tensor that only one of the two has, or that differs in shape or dtype.
+        On a GPU the copies are asynchronous, on torch's current stream; so is one from pinned host memory, which must
+        not change until it is done. Scalars are left alone: a graph was captured with them, its caller updates them.
+        Raises ValueError, before anything is copied, for a tensor that only one of the two has, or that differs in
+        shape or dtype.
         """
         copy_tensors(self.to_flatten_dict(), other.to_flatten_dict())
 

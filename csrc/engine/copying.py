@@ -43,13 +43,14 @@ def tensors_on(flat: Mapping[str, Any], device: torch.device, out: Mapping[str, 
 
 def _moved(tensors: Iterable[torch.Tensor], device: torch.device) -> dict[int, torch.Tensor]:
     """Each tensor's copy on `device` by its identity: a storage that is theirs for the most part is sent once."""
-    storages: dict[int, list[torch.Tensor]] = {}
+    storages: dict[tuple[int, int], list[torch.Tensor]] = {}
     for tensor in tensors:
-        storages.setdefault(tensor.untyped_storage().data_ptr(), []).append(tensor)
+        storage = tensor.untyped_storage()
+        storages.setdefault((storage.data_ptr(), storage.nbytes()), []).append(tensor)
     moved: dict[int, torch.Tensor] = {}
     for sharing in storages.values():
         storage = sharing[0].untyped_storage()
-        if len(sharing) == 1 or 2 * sum(tensor.nbytes for tensor in sharing) < storage.nbytes():
+        if len(sharing) == 1 or 2 * sum(tensor.nbytes for tensor in sharing) <= storage.nbytes():
             moved.update((id(tensor), sent(tensor, device)) for tensor in sharing)
             continue
         whole = sent(_bytes_of(sharing[0]), device)

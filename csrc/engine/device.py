@@ -77,6 +77,12 @@ def queue_of(device: torch.device) -> tuple[int, int]:
     return device.index, torch.cuda.current_stream(device).cuda_stream
 
 
+def is_capturing(device: torch.device) -> bool:
+    """Whether a CUDA graph captures torch's current stream on a GPU."""
+    with torch.cuda.device(device):
+        return torch.cuda.is_current_stream_capturing()
+
+
 def available_bytes(device: torch.device) -> int:
     """Memory that torch can still give on a GPU, bytes: free, or cached by it, within this process's share."""
     free, total = torch.cuda.mem_get_info(device)

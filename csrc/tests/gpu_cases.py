@@ -50,6 +50,13 @@ def plain_step(count, rows=1, keys=9, **changes):
     return config, engine.prepare_decode_zos_inputs([sequence] * count, config)
 
 
+def on_host(step, config, columns):
+    """The step's fields from the engine on the host, with block tables of so many columns."""
+    narrow = engine.prepare_decode_v4_zos(step, config)
+    tables = torch.empty((narrow.block_tables.shape[0], columns), dtype=torch.int32)
+    return engine.prepare_decode_v4_zos(step, config, {**cases.tensors(narrow), "block_tables": tables})
+
+
 class CapturedOnGpu(Captured):
     """`Captured`, its buffers on the GPU."""
 

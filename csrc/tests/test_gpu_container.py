@@ -9,6 +9,8 @@ from gpu_cases import GPU, assert_same, extracted, without_sync
 from zos_cases import batch
 
 import engine
+from engine import device
+from engine.tensors import view_of
 
 pytestmark = pytest.mark.gpu
 
@@ -54,6 +56,14 @@ def test_what_comes_back_is_there_when_the_call_returns():
         assert cases.same(back(), host)
     torch.cuda._sleep(500_000_000)
     assert torch.equal(sent_step.to("cpu").pack, step.pack)
+
+
+def test_a_refused_launch_is_an_error_that_nobody_else_finds():
+    cells = torch.arange(6, dtype=torch.int32, device=GPU)
+    view = view_of(cells, cells.device)
+    with pytest.raises(RuntimeError, match="invalid device ordinal"):
+        device.kernels().gather_rows(torch.cuda.device_count(), 0, view, view, 0, view)
+    assert int(cells.sum()) == 15  # torch asks CUDA for errors after its own launches
 
 
 def test_one_copy_brings_a_step_over():

@@ -83,11 +83,17 @@ def test_tensors_of_another_place_are_refused():
 
 
 def test_indices_outside_are_left_out():
+    """Rows of a sequence that goes on from one that was not there, or whose rows end behind the array."""
     inputs = on_gpu(random_gather(3, 40))
     sums = inputs["seqlens_q"].cumsum(0, dtype=torch.int32)
-    for change in ({"remap": torch.full((40,), 2**31 - 1, dtype=torch.int32, device=GPU)}, {"seqlens_q": sums}):
-        engine.gather_input_ids_zos(**{**inputs, **change}, cu_seqlens_q=sums)
-    torch.cuda.synchronize()
+    out = torch.full_like(inputs["fresh_input_ids"], cases.POISON)
+    nobody = torch.full((40,), 2**31 - 1, dtype=torch.int32, device=GPU)
+    engine.gather_input_ids_zos(**{**inputs, "remap": nobody}, cu_seqlens_q=sums, out=out)
+    assert bool((out == cases.POISON).all())
+    one = {"remap": ids(0), "seqlens_q": ids(4), "cu_seqlens_q": ids(5)}
+    engine.gather_input_ids_zos(ids(10, 11, 12), ids(50), ids(51, 52, 53).reshape(1, 3), **one, out=out)
+    assert out[:4].tolist() == [cases.POISON, 50, 51, cases.POISON]
+    assert bool((out[4:] == cases.POISON).all())
 
 
 def test_a_step_whose_lengths_only_the_gpu_knows():

@@ -5,7 +5,7 @@ import random
 import engine_cases as cases
 import pytest
 import torch
-from gpu_cases import GPU, CapturedOnGpu, assert_hidden_untouched, assert_same, ids, plain_step
+from gpu_cases import GPU, CapturedOnGpu, assert_hidden_untouched, assert_same, ids, on_host, plain_step
 from zos_cases import batch, random_config
 
 import engine
@@ -50,6 +50,7 @@ def test_a_captured_consumer_sees_each_step(seed):
         torch.cuda.synchronize()
         for key, tensor in captured.buffers.items():
             assert torch.equal(seen[key], tensor), key
+        assert_same(ours, on_host(step, config, ours.max_num_blocks), step, config)
         assert_hidden_untouched(captured, ours)
 
 
@@ -79,12 +80,26 @@ def test_the_step_itself_is_captured():
         assert extracted.pack.shape == pack.pack.shape
         pack.pack.copy_(extracted.pack)
         graph.replay()
-        wide = {"block_tables": torch.empty((60, 6), dtype=torch.int32)}
-        theirs = engine.prepare_decode_v4_zos(
-            extracted, config, {**cases.tensors(engine.prepare_decode_v4_zos(extracted, config)), **wide}
-        )
+        theirs = on_host(extracted, config, 6)
         theirs.compute_attn_info(config)
         assert_same(built, theirs, extracted, config)
+
+
+def test_a_step_in_host_memory_is_not_captured():
+    """A replay would read its memory, which is somebody else's by then; one that is brought over is told of."""
+    config, step = plain_step(3, rows=2, keys=30)
+    buffers = engine.ZosBuffers.allocate(config, 3, 6, 4)
+    for tensor in buffers.values():
+        tensor.fill_(True if tensor.dtype == torch.bool else cases.POISON)
+    moved = step.to(GPU)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        with pytest.raises(RuntimeError, match="host memory while a CUDA graph is captured"):
+            engine.prepare_decode_v4_zos(step, config, buffers, GPU)
+        ours = engine.prepare_decode_v4_zos(moved, config, buffers, GPU)
+    assert int(buffers["positions"][0]) == cases.POISON  # captured, not run
+    graph.replay()
+    assert_same(ours, on_host(step, config, 4), step, config)
 
 
 def test_expansions_in_captured_buffers_of_more_rows():

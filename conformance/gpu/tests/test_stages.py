@@ -90,6 +90,7 @@ def test_a_run_in_which_nothing_passed_has_failed():
     assert stage_line(skipped) == "skipped trace           0.0 s"
 
 
+NO_GPU_SKIP = '<skipped message="no GPU"/>'
 JUNIT = """<testsuites><testsuite time="1.5">
 <testcase classname="oracle.x" name="a"/>
 <testcase classname="conformance.tests.gpu.test_graph" name="b"{gpu}
@@ -102,6 +103,7 @@ JUNIT = """<testsuites><testsuite time="1.5">
     [
         ("/>", "", 0, PASSED, ""),
         ('><skipped message="no GPU"/></testcase>', "", 0, FAILED, "no test ran on the GPU"),
+        ("/>", f"<testcase>{NO_GPU_SKIP}</testcase>", 0, FAILED, "1 tests were skipped: no GPU"),
         ("/>", '<testcase classname="y" name="d"><failure/></testcase>', 1, FAILED, "1 tests failed, exit code 1"),
         ("/>", "", 2, FAILED, "0 tests failed, exit code 2"),
         ("", "", 3, FAILED, "no JUnit file, exit code 3: collected nothing"),
@@ -242,7 +244,15 @@ def test_the_stage_of_sanitizers(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("codes", "caught_by"),
-    [([1], SUITE), ([0, 1], LAUNCHES), ([0, 0], None), ([125, 4], None), ([124, 1], LAUNCHES), ([-6], SUITE)],
+    [
+        ([1], SUITE),
+        ([0, 1], LAUNCHES),
+        ([0, 0], None),
+        ([125, 4], None),
+        ([124, 1], LAUNCHES),
+        ([-6], SUITE),
+        ([-9, 0], None),
+    ],
 )
 def test_a_planted_fault_is_caught_by_the_first_that_differs(tmp_path, monkeypatch, codes, caught_by):
     answers = iter(codes)
@@ -252,6 +262,7 @@ def test_a_planted_fault_is_caught_by_the_first_that_differs(tmp_path, monkeypat
     caught = plants.catch(plant, tmp_path, architecture="", jobs=1, count=1)
     assert (caught.caught_by, next(answers, None)) == (caught_by, None)
     monkeypatch.setattr(stages, "catch_all", lambda *_, **__: [caught])
+    monkeypatch.setattr(stages, "failing_controls", lambda *_, **__: [])
     assert stages.run_plants(settings(tmp_path)).verdict == (FAILED if caught_by is None else PASSED)
 
 
@@ -260,6 +271,17 @@ def test_a_planted_fault_that_does_not_build_is_not_caught(tmp_path, monkeypatch
     (caught,) = plants.catch_all(PLANTS[:1], tmp_path, architecture="", jobs=2, count=1)
     assert (caught.caught_by, caught.detail) == (None, "the build failed: no compiler")
     assert isinstance(caught, Caught)
+
+
+@pytest.mark.parametrize("broken", [None, "conformance.gpu.batches", "pytest"])
+def test_what_catches_faults_must_pass_without_one(tmp_path, monkeypatch, broken):
+    caught = Caught(plant="x", text="", caught_by=SUITE, detail="", seconds=1)
+    monkeypatch.setattr(stages, "catch_all", lambda *_, **__: [caught])
+    monkeypatch.setattr(plants, "run", lambda command, *_: ran(int(broken in command), "positions differ"))
+    stage = stages.run_plants(settings(tmp_path))
+    name = {"pytest": LAUNCHES}.get(broken, SUITE)
+    assert stage.verdict == (PASSED if broken is None else FAILED)
+    assert stage.reason == ("" if broken is None else f"{name} fails without a fault: exit code 1: positions differ")
 
 
 def test_the_planted_faults_are_those_that_the_kernels_know():

@@ -9,7 +9,7 @@ import torch
 
 from engine import _core
 from engine.container import InputMetadataV4
-from engine.device import device_from, kernels, queue_of
+from engine.device import device_from, is_capturing, kernels, queue_of
 from engine.errors import OutError
 from engine.tensors import captured, prefix, table_columns
 from engine.zos.buffers import get_or_create_stacked
@@ -126,6 +126,11 @@ class ZosBuffers(Mapping[str, torch.Tensor]):
                 raise ValueError("force_load_balance of the config is not that of the buffers")
         self._require_room(step)
         if not step.pack.is_cuda:
+            if is_capturing(self.device):
+                raise RuntimeError(
+                    "the step lies in host memory while a CUDA graph is captured, and replays would read that memory; "
+                    "give a step on the GPU (MetadataZOS.to)"
+                )
             step = step.to(self.device)
         _, stream = queue_of(self.device)
         addresses = step.addresses(self.device)

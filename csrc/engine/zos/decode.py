@@ -31,18 +31,20 @@ def prepare_decode_v4_zos(
     cu_seqlens_k. Bucketed fields are rows of one buffer each (F-STACK); expansions are left to `compute_attn_info`.
 
     `out` maps flat keys ("klen.4") to captured buffers, which may have more rows than the step; the result has prefix
-    views of them, nothing else is allocated, and no cell outside these views is written. `block_tables` may have more
+    views of them, no other field is allocated, and no cell outside these views is written. `block_tables` may have more
     columns too (I-4): max_num_blocks is then their number. Keys that the path does not write are ignored. `ZosBuffers`
     are such buffers, checked once instead of at each step.
 
     On a GPU, two kernels are launched on torch's current stream of `device`, and nothing is waited for. A step that
-    lies in host memory goes over first, by one asynchronous copy. What its arrays hold is not checked there: rows past
-    the last sum of seqlens_q, and what arrays that do not agree would write outside, are left as they are.
+    lies in host memory goes over first, by one asynchronous copy into new memory; while a CUDA graph captures the
+    stream it must lie on the GPU already. What its arrays hold is not checked there: rows past the last sum of
+    seqlens_q, and what arrays that do not agree would write outside, are left as they are.
 
     Raises, before anything is written, Int32Error (P-INT32) when the columns of `out` break the product bound of
     F-LIMIT; OutError (P-OUT, see `get_or_create` and `get_or_create_stacked`); ValueError when `config` is not the one
     of `metadata_zos`, or, in host memory, arrays of that were changed and do not agree any more; RuntimeError when
-    there is no GPU, or CUDA refuses a launch.
+    there is no GPU, or for a step in host memory during a capture. RuntimeError too when CUDA refuses a launch, which
+    may be the second: what the first writes is then written.
     """
     if isinstance(out, ZosBuffers) and out.is_on(device):
         return out.write(metadata_zos, config)

@@ -33,7 +33,8 @@ def gather_input_ids_zos(  # noqa: PLR0917 - the engines' own order of arguments
     at least `rows` cells, whose prefix is filled and returned; it may be fresh_input_ids, no other of the inputs. Rows
     past the last sum are not written; in a new tensor they are 0.
 
-    On a GPU one kernel is launched on torch's current stream, and nothing is waited for. What the arrays hold is not
+    On a GPU one kernel is launched on torch's current stream, after the one that fills a new tensor with 0, and nothing
+    is waited for. What the arrays hold is not
     checked there: rows for which an index or a length points outside its array are not written.
 
     Raises, before anything is written, ValueError for an input of another dtype, shape or place, for lengths that are
