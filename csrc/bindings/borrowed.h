@@ -3,7 +3,6 @@
 
 #include <pybind11/pybind11.h>
 
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,39 +12,40 @@
 
 namespace inputmeta::bindings {
 
-/// Owns a share of each SequenceMetadata and, once hold() is called, keeps it from being changed: what was checked is
-/// what is filled. TypeError for an item that is none.
+/// Owns a reference to each SequenceMetadata and, once hold() is called, keeps it from being changed: what was checked
+/// is what is filled. TypeError for an item that is none. Lives and dies with the GIL held.
 class BorrowedSequences {
  public:
-  explicit BorrowedSequences(const pybind11::sequence& sequences) {
+  explicit BorrowedSequences(const pybind11::sequence& sequences) : items_(sequences) {
     // One caster for all items: each new one would look the type up again.
-    pybind11::detail::make_caster<std::shared_ptr<BoundSequence>> caster;
-    owners_.reserve(sequences.size());
-    for (const pybind11::handle item : sequences) {
+    pybind11::detail::make_caster<BoundSequence> caster;
+    lenders_.reserve(items_.size());
+    views_.reserve(items_.size());
+    for (const pybind11::handle item : items_) {
       if (item.is_none() || !caster.load(item, false)) {
-        throw pybind11::type_error("item " + std::to_string(owners_.size()) +
+        throw pybind11::type_error("item " + std::to_string(lenders_.size()) +
                                    " of the sequences is not a SequenceMetadata");
       }
-      owners_.push_back(pybind11::detail::cast_op<std::shared_ptr<BoundSequence>>(caster));
+      lenders_.push_back(pybind11::detail::cast_op<BoundSequence*>(caster));
+      views_.push_back(lenders_.back()->view());
     }
-    views_.reserve(owners_.size());
-    for (const auto& owner : owners_) views_.push_back(owner->view());
   }
   ~BorrowedSequences() {
     if (!held_) return;
-    for (const auto& owner : owners_) --owner->borrowers;
+    for (BoundSequence* const lender : lenders_) --lender->borrowers;
   }
   BorrowedSequences(const BorrowedSequences&) = delete;
   BorrowedSequences& operator=(const BorrowedSequences&) = delete;
 
   void hold() {
-    for (const auto& owner : owners_) ++owner->borrowers;
+    for (BoundSequence* const lender : lenders_) ++lender->borrowers;
     held_ = true;
   }
   std::span<const Sequence> views() const { return views_; }
 
  private:
-  std::vector<std::shared_ptr<BoundSequence>> owners_;
+  pybind11::tuple items_;
+  std::vector<BoundSequence*> lenders_;
   std::vector<Sequence> views_;
   bool held_ = false;
 };

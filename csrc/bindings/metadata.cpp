@@ -103,7 +103,7 @@ void bind_config_fields(Class& type) {
       .def_property_readonly("force_load_balance", config_scalar<&Config::force_load_balance>());
 }
 
-template <int64_t Sequence::*Member, class Class>
+template <int64_t SequenceScalars::*Member, class Class>
 void bind_scalar(Class& type, const char* name) {
   type.def_property(
       name, [](const BoundSequence& bound) { return bound.scalars.*Member; },
@@ -136,11 +136,11 @@ void bind_append(Class& type, const char* name, const char* doc) {
 
 template <class Class>
 void bind_sequence_fields(Class& type) {
-  bind_scalar<&Sequence::seqlen_q>(type, "seqlen_q");
-  bind_scalar<&Sequence::seqlen_k>(type, "seqlen_k");
-  bind_scalar<&Sequence::state_id>(type, "state_id");
-  bind_scalar<&Sequence::swa_valid_start>(type, "swa_valid_start");
-  bind_scalar<&Sequence::data_len>(type, "data_len");
+  bind_scalar<&SequenceScalars::seqlen_q>(type, "seqlen_q");
+  bind_scalar<&SequenceScalars::seqlen_k>(type, "seqlen_k");
+  bind_scalar<&SequenceScalars::state_id>(type, "state_id");
+  bind_scalar<&SequenceScalars::swa_valid_start>(type, "swa_valid_start");
+  bind_scalar<&SequenceScalars::data_len>(type, "data_len");
   type.def_property(
       "is_placeholder", [](const BoundSequence& bound) { return bound.scalars.is_placeholder; },
       [](BoundSequence& bound, bool value) {
@@ -157,7 +157,7 @@ void bind_sequence_fields(Class& type) {
 }
 
 std::string repr_of(const BoundSequence& bound) {
-  const Sequence& sequence = bound.scalars;
+  const SequenceScalars& sequence = bound.scalars;
   return "SequenceMetadata(seqlen_q=" + std::to_string(sequence.seqlen_q) +
          ", seqlen_k=" + std::to_string(sequence.seqlen_k) + ", state_id=" + std::to_string(sequence.state_id) +
          (sequence.is_placeholder ? ", is_placeholder=True" : "") +
@@ -173,13 +173,12 @@ Config BoundConfig::view() const {
 }
 
 Sequence BoundSequence::view() const {
-  Sequence lent = scalars;
-  lent.block_table = block_table.view_with_largest();
-  lent.token_ids = token_ids.view();
-  lent.draft_tokens = draft_tokens.view();
-  lent.compressed_tokens = compressed_tokens.view();
-  lent.recent_tokens = recent_tokens.view_with_largest();
-  return lent;
+  return {scalars,
+          block_table.view_with_largest(),
+          token_ids.view(),
+          draft_tokens.view(),
+          compressed_tokens.view(),
+          recent_tokens.view_with_largest()};
 }
 
 void BoundSequence::require_unborrowed() const {

@@ -23,13 +23,13 @@ struct BoundConfig {
 /// Mutable between steps: a scheduler keeps it and updates it. While a plan holds it (from the plan to the end of the
 /// fill, which runs without the GIL), changing it is a RuntimeError.
 struct BoundSequence {
-  Sequence scalars;  ///< its arrays are unused: view() sets them
+  SequenceScalars scalars;
+  int64_t borrowers = 0;
   HostArray block_table;
   HostArray token_ids;
   HostArray draft_tokens;
   HostArray compressed_tokens;
   HostArray recent_tokens;
-  int64_t borrowers = 0;
 
   /// The sequence with views of its arrays; valid until one of them changes.
   Sequence view() const;

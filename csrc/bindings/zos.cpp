@@ -1,5 +1,6 @@
 #include "bindings/zos.h"
 
+#include <pybind11/operators.h>
 #include <pybind11/stl.h>
 
 #include <algorithm>
@@ -38,6 +39,23 @@ const char* dtype_name(ZosType type) {
   return "";
 }
 
+/// (dtype, shape, offset in the pack) of an array; None for the one that a step may lack.
+py::object array_of(const ZosLayout& layout, const std::string& name) {
+  const auto found = std::ranges::find(layout.arrays, name, &ZosArray::name);
+  if (found == layout.arrays.end()) return py::none();
+  return py::make_tuple(dtype_name(found->type), shape_of(found->rows, found->columns), found->offset);
+}
+
+/// Where the arrays are in a pack at `base`, in their order; 0 for the last if the step lacks it.
+py::tuple addresses_in(const ZosLayout& layout, uintptr_t base) {
+  py::tuple addresses(kZosArrays);
+  for (size_t k = 0; k < kZosArrays; ++k) {
+    const bool is_there = k < layout.arrays.size();
+    addresses[k] = py::int_(is_there ? base + static_cast<uintptr_t>(layout.arrays[k].offset) : 0);
+  }
+  return addresses;
+}
+
 /// A planned step, as Step is for the eager paths.
 class ZosStep {
  public:
@@ -50,16 +68,7 @@ class ZosStep {
     sequences_.hold();
   }
 
-  py::list arrays() const {
-    py::list list;
-    for (const ZosArray& array : layout_.arrays) {
-      const py::tuple shape = shape_of(array.rows, array.columns);
-      list.append(py::make_tuple(array.name, dtype_name(array.type), shape, array.offset));
-    }
-    return list;
-  }
-
-  int64_t bytes() const { return layout_.bytes; }
+  const ZosLayout& layout() const { return layout_; }
 
   py::dict scalars() const {
     py::dict scalars;
@@ -225,9 +234,14 @@ void run_gather(const py::dict& arrays, const py::tuple& out, const std::optiona
 }  // namespace
 
 void bind_zos(py::module_& module) {
+  py::class_<ZosLayout>(module, "ZosLayout", "Where the arrays of a ZOS decode step lie in its pack.")
+      .def_readonly("bytes", &ZosLayout::bytes)
+      .def_property_readonly("table_cells", [](const ZosLayout& layout) { return layout["block_tables"].rows; })
+      .def("array", &array_of, py::arg("name"))
+      .def("addresses", &addresses_in, py::arg("base"))
+      .def(py::self == py::self);
   py::class_<ZosStep>(module, "ZosStep", "A planned ZOS decode step: every precondition but P-OUT holds.")
-      .def("arrays", &ZosStep::arrays)
-      .def("bytes", &ZosStep::bytes)
+      .def("layout", &ZosStep::layout)
       .def("scalars", &ZosStep::scalars)
       .def("fill", &ZosStep::fill, py::arg("pack"));
   module.def(

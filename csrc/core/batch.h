@@ -47,19 +47,23 @@ struct Config {
   bool force_load_balance = false;
 };
 
-/// One sequence of a step. Lengths are in original tokens.
-struct Sequence {
+/// The numbers of one sequence of a step. Lengths are in original tokens.
+struct SequenceScalars {
   int64_t seqlen_q = 0;
   int64_t seqlen_k = 0;
-  IntArray block_table;  ///< logical block -> physical block
   int64_t state_id = 0;
-  bool is_placeholder = false;
   int64_t swa_valid_start = 0;
+  int64_t data_len = 0;
+  bool is_placeholder = false;
+};
+
+/// One sequence of a step.
+struct Sequence : SequenceScalars {
+  IntArray block_table;  ///< logical block -> physical block
   IntArray token_ids;
   IntArray draft_tokens;
   IntArray compressed_tokens;
   IntArray recent_tokens;
-  int64_t data_len = 0;
 
   /// Absolute position of the first query row.
   int64_t q_start() const { return seqlen_k - seqlen_q; }

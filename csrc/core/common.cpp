@@ -57,7 +57,9 @@ void fill_common(const Batch& batch, const Outputs& outputs) {
   fill_input_ids(batch, outputs);
   fill_owners(batch, outputs);
   fill_boundaries(batch, outputs);
-  if (batch.config.max_ngram_size > 0) fill_ngrams(batch, outputs);
+  if (batch.config.max_ngram_size > 0) {
+    write_ngrams(batch.config, batch.sequences, outputs.int32s(Field::ngram_token_ids).data());
+  }
 }
 
 }  // namespace inputmeta

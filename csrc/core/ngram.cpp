@@ -88,11 +88,10 @@ void write_rows(int32_t* rows, const Sequence& sequence, int64_t columns, const 
 
 }  // namespace
 
-void fill_ngrams(const Batch& batch, const Outputs& outputs) {
-  int32_t* const rows = outputs.int32s(Field::ngram_token_ids).data();
-  const int64_t columns = batch.config.max_ngram_size;
-  for_each_chunk(batch.sequences, [&](int64_t, const Sequence& sequence, int64_t first_row) {
-    write_rows(rows + first_row * columns, sequence, columns, History(batch.config, sequence));
+void write_ngrams(const Config& config, std::span<const Sequence> sequences, int32_t* rows) {
+  const int64_t columns = config.max_ngram_size;
+  for_each_chunk(sequences, [&](int64_t, const Sequence& sequence, int64_t first_row) {
+    write_rows(rows + first_row * columns, sequence, columns, History(config, sequence));
   });
 }
 

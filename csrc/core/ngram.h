@@ -1,11 +1,14 @@
 // The look-back of Engram (F-NGRAM).
 #pragma once
 
-#include "core/plan.h"
+#include <cstdint>
+#include <span>
+
+#include "core/batch.h"
 
 namespace inputmeta {
 
-/// ngram_token_ids; max_ngram_size > 0.
-void fill_ngrams(const Batch& batch, const Outputs& outputs);
+/// ngram_token_ids, [rows of all chunks, max_ngram_size]; max_ngram_size > 0.
+void write_ngrams(const Config& config, std::span<const Sequence> sequences, int32_t* rows);
 
 }  // namespace inputmeta

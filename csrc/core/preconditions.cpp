@@ -42,61 +42,50 @@ void check_decode_length(int64_t index, const Sequence& sequence) {
   }
 }
 
-void check_length(Path path, const Config& config, std::span<const Sequence> sequences) {
-  if (sequences.empty()) {
-    refuse_count(Condition::length, kNoSequence, "sequences", 0, "sequences", "at least one sequence");
+void check_length(Path path, const Config& config, int64_t index, const Sequence& sequence) {
+  check_bounds_of_lengths(config, index, sequence);
+  if (path == Path::prompt) {
+    check_prompt_length(index, sequence);
+  } else {
+    check_decode_length(index, sequence);
   }
-  for_each_chunk(sequences, [&](int64_t index, const Sequence& sequence, int64_t) {
-    check_bounds_of_lengths(config, index, sequence);
-    if (path == Path::prompt) {
-      check_prompt_length(index, sequence);
-    } else {
-      check_decode_length(index, sequence);
-    }
-  });
 }
 
-void check_table(const Ratios& ratios, std::span<const Sequence> sequences) {
-  for_each_chunk(sequences, [&](int64_t index, const Sequence& sequence, int64_t) {
-    const int64_t needed = num_blocks(sequence, ratios);
-    if (sequence.block_table.size() < needed) {
-      refuse_count(Condition::table, index, "block_table", sequence.block_table.size(), "blocks",
-                   "covers cdiv(seqlen_k // m, block_size // m) = " + std::to_string(needed) + " blocks");
-    }
-    const auto blocks = sequence.block_table.values;
-    if (sequence.block_table.largest() <= kInt32Max) return;
-    const auto negative = std::find_if(blocks.begin(), blocks.end(), [](int32_t block) { return block < 0; });
-    refuse(Condition::table, index, "block_table", *negative,
-           "entries >= 0 (entry " + std::to_string(negative - blocks.begin()) + ")");
-  });
+void check_table(const Ratios& ratios, int64_t index, const Sequence& sequence) {
+  const int64_t needed = num_blocks(sequence, ratios);
+  if (sequence.block_table.size() < needed) {
+    refuse_count(Condition::table, index, "block_table", sequence.block_table.size(), "blocks",
+                 "covers cdiv(seqlen_k // m, block_size // m) = " + std::to_string(needed) + " blocks");
+  }
+  if (sequence.block_table.largest() <= kInt32Max) return;
+  const auto blocks = sequence.block_table.values;
+  const auto negative = std::find_if(blocks.begin(), blocks.end(), [](int32_t block) { return block < 0; });
+  refuse(Condition::table, index, "block_table", *negative,
+         "entries >= 0 (entry " + std::to_string(negative - blocks.begin()) + ")");
 }
 
-void check_state(std::span<const Sequence> sequences) {
-  const auto require = [](int64_t index, const char* field, int64_t value) {
+void check_state(int64_t index, const Sequence& sequence) {
+  const auto require = [&](const char* field, int64_t value) {
     if (value < 0) refuse(Condition::state, index, field, value, std::string(field) + " >= 0");
   };
-  for_each_chunk(sequences, [&](int64_t index, const Sequence& sequence, int64_t) {
-    require(index, "state_id", sequence.state_id);
-    require(index, "swa_valid_start", sequence.swa_valid_start);
-    require(index, "data_len", sequence.data_len);
-  });
+  require("state_id", sequence.state_id);
+  require("swa_valid_start", sequence.swa_valid_start);
+  require("data_len", sequence.data_len);
 }
 
-void check_ngram(const Config& config, std::span<const Sequence> sequences) {
+void check_ngram(const Config& config, int64_t index, const Sequence& sequence) {
   if (config.max_ngram_size <= 0) return;
   const int64_t vocabulary = config.lookup_table.size();
-  for_each_chunk(sequences, [&](int64_t index, const Sequence& sequence, int64_t) {
-    const int64_t known = sequence.compressed_tokens.size() + sequence.recent_tokens.size();
-    if (known < sequence.seqlen_k) {
-      refuse_count(Condition::ngram, index, "recent_tokens", known, "tokens with compressed_tokens",
-                   "len(compressed_tokens) + len(recent_tokens) >= seqlen_k = " + std::to_string(sequence.seqlen_k));
-    }
-    const uint32_t largest = sequence.recent_tokens.largest();
-    if (largest >= vocabulary && sequence.recent_tokens.size() > 0) {
-      refuse(Condition::ngram, index, "recent_tokens", static_cast<int32_t>(largest),
-             "0 <= token < len(lookup_table) = " + std::to_string(vocabulary));
-    }
-  });
+  const int64_t known = sequence.compressed_tokens.size() + sequence.recent_tokens.size();
+  if (known < sequence.seqlen_k) {
+    refuse_count(Condition::ngram, index, "recent_tokens", known, "tokens with compressed_tokens",
+                 "len(compressed_tokens) + len(recent_tokens) >= seqlen_k = " + std::to_string(sequence.seqlen_k));
+  }
+  const uint32_t largest = sequence.recent_tokens.largest();
+  if (largest >= vocabulary && sequence.recent_tokens.size() > 0) {
+    refuse(Condition::ngram, index, "recent_tokens", static_cast<int32_t>(largest),
+           "0 <= token < len(lookup_table) = " + std::to_string(vocabulary));
+  }
 }
 
 void check_array(int64_t index, const IntArray& array, const char* field) {
@@ -105,20 +94,36 @@ void check_array(int64_t index, const IntArray& array, const char* field) {
 }
 
 /// P-INT32 of what comes in (I-10), read by this step or not.
-void check_inputs_int32(const Config& config, std::span<const Sequence> sequences) {
+void check_inputs_int32(const Config& config) {
   const auto require = [](int64_t value, const char* field) {
     if (!fits_int32(value)) refuse(Condition::int32, kNoSequence, field, value, "every value fits in int32");
   };
   require(config.pad_token, "pad_token");
   if (config.image_sentinel) require(*config.image_sentinel, "image_sentinel");
   check_array(kNoSequence, config.lookup_table, "lookup_table");
-  for_each_chunk(sequences, [](int64_t index, const Sequence& sequence, int64_t) {
-    check_array(index, sequence.block_table, "block_table");
-    check_array(index, sequence.token_ids, "token_ids");
-    check_array(index, sequence.draft_tokens, "draft_tokens");
-    check_array(index, sequence.compressed_tokens, "compressed_tokens");
-    check_array(index, sequence.recent_tokens, "recent_tokens");
-  });
+}
+
+void check_inputs_int32(int64_t index, const Sequence& sequence) {
+  check_array(index, sequence.block_table, "block_table");
+  check_array(index, sequence.token_ids, "token_ids");
+  check_array(index, sequence.draft_tokens, "draft_tokens");
+  check_array(index, sequence.compressed_tokens, "compressed_tokens");
+  check_array(index, sequence.recent_tokens, "recent_tokens");
+}
+
+/// Calls each of `checks` with (index, sequence), in one pass for a batch that breaks none of them. Of another, what is
+/// thrown is what the first of them to break throws: they are then called one after the other, a pass each.
+template <class... Check>
+void check_in_order(std::span<const Sequence> sequences, const Check&... checks) {
+  const auto each = [&](const auto&... some) {
+    for (size_t k = 0; k < sequences.size(); ++k) (some(static_cast<int64_t>(k), sequences[k]), ...);
+  };
+  try {
+    each(checks...);
+    return;
+  } catch (const PreconditionError&) {  // perhaps not the first in order
+  }
+  (each(checks), ...);
 }
 
 }  // namespace
@@ -149,11 +154,18 @@ void check_ratios(const Config& config) {
 }
 
 void check_sequences(Path path, const Config& config, const Ratios& ratios, std::span<const Sequence> sequences) {
-  check_length(path, config, sequences);
-  check_table(ratios, sequences);
-  check_state(sequences);
-  check_ngram(config, sequences);
-  check_inputs_int32(config, sequences);
+  if (sequences.empty()) {
+    refuse_count(Condition::length, kNoSequence, "sequences", 0, "sequences", "at least one sequence");
+  }
+  check_in_order(
+      sequences, [&](int64_t index, const Sequence& sequence) { check_length(path, config, index, sequence); },
+      [&](int64_t index, const Sequence& sequence) { check_table(ratios, index, sequence); },
+      [](int64_t index, const Sequence& sequence) { check_state(index, sequence); },
+      [&](int64_t index, const Sequence& sequence) { check_ngram(config, index, sequence); },
+      [&](int64_t index, const Sequence& sequence) {
+        if (index == 0) check_inputs_int32(config);
+        check_inputs_int32(index, sequence);
+      });
 }
 
 }  // namespace inputmeta

@@ -26,10 +26,9 @@ int64_t size_of(ZosType type) {
 }
 
 /// What stands in for the sum of seqlen_k of the other paths: every row's own context must fit.
-void check_sizes_int32(std::span<const Sequence> sequences) {
-  Wide total_q = 0;
-  for (const Sequence& sequence : sequences) total_q += sequence.seqlen_q;
+void check_sizes_int32(Wide total_q, int64_t longest_context, std::span<const Sequence> sequences) {
   require_fits(total_q, kNoSequence, "total_q");
+  if (fits_int32(longest_context)) return;
   for_each_chunk(sequences, [](int64_t index, const Sequence& sequence, int64_t) {
     require_fits(sequence.seqlen_k, index, "context_lens");
   });
@@ -95,6 +94,7 @@ ZosLayout::ZosLayout(const ZosPlan& zos, const Config& config) {
     bytes += ceil_div(arrays.back().bytes(), kAlignment) * kAlignment;
   };
   const int64_t sequences = zos.plan.num_reqs;
+  arrays.reserve(kZosArrays);
   add("seqlens_q", ZosType::int32, sequences);
   add("seqlens_k", ZosType::int32, sequences);
   add("cu_seqlens_q", ZosType::int32, sequences);
@@ -119,16 +119,20 @@ ZosPlan plan_zos(const Config& config, std::span<const Sequence> sequences) {
   check_ratios(config);
   plan.ratios = Ratios(config);
   check_sequences(Path::decode, config, plan.ratios, sequences);
-  check_sizes_int32(sequences);
   plan.num_reqs = static_cast<int64_t>(sequences.size());
   plan.max_num_blocks = 1;
+  Wide total_q = 0;
+  int64_t longest_context = 0;
   for (const Sequence& sequence : sequences) {
     const int64_t blocks = num_blocks(sequence, plan.ratios);
-    plan.total_q += sequence.seqlen_q;
+    total_q += sequence.seqlen_q;
+    longest_context = std::max(longest_context, sequence.seqlen_k);
     plan.max_num_blocks = std::max(plan.max_num_blocks, blocks);
     zos.max_seqlen_q = std::max(zos.max_seqlen_q, sequence.seqlen_q);
     zos.table_cells += blocks;
   }
+  check_sizes_int32(total_q, longest_context, sequences);
+  plan.total_q = static_cast<int64_t>(total_q);
   check_outputs_int32({config, sequences, plan});
   return zos;
 }
@@ -138,12 +142,7 @@ void fill_zos_inputs(const Config& config, std::span<const Sequence> sequences, 
   const Pack pack(layout, bytes);
   write_scalars(sequences, pack);
   write_tables(sequences, zos.plan.ratios, pack);
-  if (config.max_ngram_size <= 0) return;
-  Outputs outputs;
-  for (const FieldSpec& spec : zos_fields(zos.plan, config)) {
-    if (spec.declaration->field == Field::ngram_token_ids) outputs.bind(spec, pack.cells<int32_t>("ngram_token_ids"));
-  }
-  fill_ngrams({config, sequences, zos.plan}, outputs);
+  if (config.max_ngram_size > 0) write_ngrams(config, sequences, pack.cells<int32_t>("ngram_token_ids"));
 }
 
 std::vector<FieldSpec> zos_fields(const Plan& plan, const Config& config) {

@@ -35,7 +35,11 @@ struct ZosArray {
   int64_t offset;  ///< bytes from the pack's begin, a multiple of 16
 
   int64_t bytes() const;
+  bool operator==(const ZosArray&) const = default;
 };
+
+/// Of a pack; the last only with look-back.
+inline constexpr size_t kZosArrays = 9;
 
 /// Where each array lies: seqlens_q, seqlens_k, cu_seqlens_q [n] (inclusive), state_ids, is_placeholder,
 /// block_tables_offsets [n + 1] (int64: int32 does not bound the sum of blocks), block_tables (flat, one cell when no
@@ -46,6 +50,7 @@ struct ZosLayout {
 
   explicit ZosLayout(const ZosPlan& zos, const Config& config);
   const ZosArray& operator[](std::string_view name) const;
+  bool operator==(const ZosLayout&) const = default;
 };
 
 /// Writes the arrays; `pack` has layout.bytes bytes, aligned to 8.

@@ -118,13 +118,25 @@ def plan_decode(
     sequences: Sequence[SequenceMetadata], config: MetadataConfig, table_columns: int | None = None
 ) -> Step: ...
 
+class ZosLayout:
+    """Where the arrays of a ZOS decode step lie in its pack."""
+
+    @property
+    def bytes(self) -> int:
+        """Size of the pack, a multiple of 16."""
+    @property
+    def table_cells(self) -> int:
+        """Cells of block_tables."""
+    def array(self, name: str) -> tuple[str, tuple[int, ...], int] | None:
+        """(dtype, shape, offset in the pack in bytes) of an array; None when the step has none of this name."""
+    def addresses(self, base: int) -> tuple[int, ...]:
+        """Addresses of the nine arrays, in their order, in a pack at `base`; 0 for one that is not there."""
+
 class ZosStep:
     """A planned ZOS decode step: every precondition of decode but P-OUT holds. Borrows its sequences."""
 
-    def arrays(self) -> list[tuple[str, str, tuple[int, ...], int]]:
-        """(name, dtype, shape, offset in the pack in bytes) of every array that `fill` writes."""
-    def bytes(self) -> int:
-        """Size of the pack, a multiple of 16."""
+    def layout(self) -> ZosLayout:
+        """Where `fill` writes the arrays."""
     def scalars(self) -> dict[str, int]:
         """num_reqs, total_q, max_seqlen_q and max_num_blocks."""
     def fill(self, pack: _TensorView) -> None:

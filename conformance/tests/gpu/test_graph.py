@@ -75,7 +75,7 @@ def test_captured_metadata_follows_the_contents_of_its_pack(gpu, make_consumer, 
         draw.shuffle(sizes)  # of the same lengths in another order: the arrays lie in the pack as they did
         request = request_of(config, decode_batch(draw, config, sizes))
         new = extracted(request)
-        assert new.arrays == static.arrays
+        assert new.layout == static.layout
         captured.copies.download()
         captured.expect(request)
         static.pack.copy_(new.pack)

@@ -15,9 +15,6 @@ from engine.tensors import allocate, view_of
 
 _DTYPES = {"int32": torch.int32, "int64": torch.int64, "bool": torch.bool}
 
-_Arrays = list[tuple[str, str, tuple[int, ...], int]]
-"""Name, dtype, shape, and offset in the pack, bytes."""
-
 _NAMES = (
     *("seqlens_q", "seqlens_k", "cu_seqlens_q", "state_ids", "is_placeholder", "block_tables_offsets"),
     *("block_tables", "input_ids", "ngram_token_ids"),
@@ -26,9 +23,6 @@ _NAMES = (
 
 _DECISIVE = ("block_size", "dense_ratios", "sparse_ratios", "window_size", "swa_block_size", "max_ngram_size")
 """What the preconditions of a step, and the bounds of what the kernel writes, depend on."""
-
-_NGRAMS = len(_NAMES) - 1
-_TABLES = _NAMES.index("block_tables")
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,13 +66,13 @@ class MetadataZOS:
 
     # int32 cells, pinned when there is a device to copy them to; the arrays begin at multiples of 16 bytes.
     pack: torch.Tensor
-    arrays: _Arrays
+    layout: _core.ZosLayout
 
     def __getattr__(self, name: str) -> torch.Tensor | None:
         """An array that has not been asked for yet."""
         if name not in _NAMES or "pack" not in self.__dict__:
             raise AttributeError(f"{type(self).__name__} has no attribute {name}")
-        view = _view(self.pack, self.arrays, name)
+        view = _view(self.pack, self.layout, name)
         self.__dict__[name] = view
         return view
 
@@ -119,15 +113,13 @@ class MetadataZOS:
         if self.is_packed:
             if device_of(self.pack) != device:
                 raise ValueError(f"the step lies on {self.pack.device}, not on {device}")
-            base = self.pack.data_ptr()
-            found = tuple([base + offset for _, _, _, offset in self.arrays])
-            return found if len(found) > _NGRAMS else (*found, 0)
+            return self.layout.addresses(self.pack.data_ptr())
         return tuple([self._address(name, device) for name in _NAMES])
 
     @property
     def table_cells(self) -> int:
         """Cells of block_tables."""
-        return self.arrays[_TABLES][2][0] if self.is_packed else self.block_tables.shape[0]
+        return self.layout.table_cells if self.is_packed else self.block_tables.shape[0]
 
     def _address(self, name: str, device: torch.device) -> int:
         array = getattr(self, name)
@@ -160,21 +152,23 @@ def prepare_decode_zos_inputs(sequences: Sequence[_core.SequenceMetadata], confi
     there is no cu_seqlens_k here, so the sum of seqlen_k may leave int32.
     """
     step = _core.plan_zos(sequences, config)
-    pack = allocate("int32", (step.bytes() // torch.int32.itemsize,))
+    layout = step.layout()
+    pack = allocate("int32", (layout.bytes // torch.int32.itemsize,))
     step.fill(view_of(pack))
-    return _on_pack({"config": config, "arrays": step.arrays(), **step.scalars()}, pack)
+    return _on_pack({"config": config, "layout": layout, **step.scalars()}, pack)
 
 
 def _on_pack(members: dict[str, Any], pack: torch.Tensor) -> MetadataZOS:
     """A step whose arrays are views of `pack`, made when they are asked for."""
     step = MetadataZOS.__new__(MetadataZOS)
-    step.__dict__.update({name: members[name] for name in (*_SCALARS, "arrays")}, pack=pack, _is_packed=True)
+    step.__dict__.update({name: members[name] for name in (*_SCALARS, "layout")}, pack=pack, _is_packed=True)
     return step
 
 
-def _view(pack: torch.Tensor, arrays: _Arrays, name: str) -> torch.Tensor | None:
-    for found, dtype, shape, offset in arrays:
-        if found == name:
-            begin = offset // _DTYPES[dtype].itemsize
-            return pack.view(_DTYPES[dtype])[begin : begin + math.prod(shape)].view(shape)
-    return None  # the one array that a step may lack
+def _view(pack: torch.Tensor, layout: _core.ZosLayout, name: str) -> torch.Tensor | None:
+    found = layout.array(name)
+    if found is None:
+        return None
+    dtype, shape, offset = found
+    begin = offset // _DTYPES[dtype].itemsize
+    return pack.view(_DTYPES[dtype])[begin : begin + math.prod(shape)].view(shape)
