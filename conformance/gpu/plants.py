@@ -39,6 +39,7 @@ PLANTS = (
     Plant("stack_stride", "the buckets of a stack lie as far apart as this step is long", (SUITE,)),
     Plant("int_product", "the flat cell of a row is an int product, which wraps past 2^31 cells", (LAUNCHES,)),
     Plant("lost_carry", "cumsum: a round of the scan forgets the sum of the rounds before", (LAUNCHES,)),
+    Plant("early_begin", "gathers: read sums that the kernel in front of them is still writing", (LAUNCHES,)),
 )
 """Those of ``csrc/cuda/plant.h``."""
 

@@ -23,6 +23,7 @@ __device__ uint32_t scan_warp(uint32_t value, uint32_t lane) {
 /// One block of threads. The cells of the next round are loaded before this one is scanned.
 __global__ void __launch_bounds__(kScanThreads) cumsum(const __grid_constant__ CumsumArgs args) {
   __shared__ uint32_t warp_sums[kWarps];
+  begin_after_previous();
   const uint32_t lane = threadIdx.x % kWarp;
   const uint32_t warp = threadIdx.x / kWarp;
   uint32_t carry = 0;
@@ -48,7 +49,7 @@ __global__ void __launch_bounds__(kScanThreads) cumsum(const __grid_constant__ C
 
 void launch_cumsum(const Queue& queue, const int32_t* cells, int64_t count, int32_t* out) {
   const CumsumArgs args = {cells, count, out, is_aligned(cells) && is_aligned(out)};
-  launch("cumsum", &cumsum, count > 0 ? 1 : 0, kScanThreads, queue, args);
+  launch("cumsum", &cumsum, count > 0 ? 1 : 0, kScanThreads, queue, args, /*follows=*/true);
 }
 
 }  // namespace inputmeta::cuda

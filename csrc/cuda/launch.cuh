@@ -6,6 +6,7 @@
 #include <string>
 
 #include "cuda/launch.h"
+#include "cuda/plant.h"
 
 namespace inputmeta::cuda {
 
@@ -43,7 +44,7 @@ inline bool can_overlap(int device) {
 }
 
 /// Launches kernel(args) unless the grid is empty. `follows`: it may begin once all blocks of the launch before it have
-/// begun; the kernels of a step let each other do so, and wait for each other before they end.
+/// let it. The kernels of a step do so, and wait for each other before they end; any other one waits at its begin.
 template <class Args>
 void launch(const char* name, void (*kernel)(Args), uint32_t blocks, uint32_t threads, const Queue& queue,
             const Args& args, bool follows = false) {
@@ -74,6 +75,14 @@ __device__ inline void let_next_begin() {
 __device__ inline void wait_for_previous() {
 #if __CUDA_ARCH__ >= 900
   cudaGridDependencySynchronize();
+#endif
+}
+
+/// At the begin of a kernel that reads what was written in front of it: of that time only the launch itself is saved.
+__device__ inline void begin_after_previous() {
+  let_next_begin();
+#if !INPUTMETA_PLANTED(early_begin)
+  wait_for_previous();
 #endif
 }
 

@@ -7,6 +7,7 @@
 //   stack_stride   metadata: the buckets of a stack lie total_q rows apart, not as far as in the captured buffer
 //   int_product    flat cell of a row: row * columns as an int, which wraps in buffers past 2^31 cells
 //   lost_carry     cumsum: a round of the scan forgets the sum of the rounds before
+//   early_begin    expansions, gathers: read what the kernel in front of them is still writing
 #pragma once
 
 #if defined(INPUTMETA_PLANT)
@@ -16,6 +17,7 @@
 #define INPUTMETA_PLANT_stack_stride 4
 #define INPUTMETA_PLANT_int_product 5
 #define INPUTMETA_PLANT_lost_carry 6
+#define INPUTMETA_PLANT_early_begin 7
 #define INPUTMETA_PLANT_PASTE(name) INPUTMETA_PLANT_##name
 #define INPUTMETA_PLANT_NUMBER(name) INPUTMETA_PLANT_PASTE(name)
 #if INPUTMETA_PLANT_NUMBER(INPUTMETA_PLANT) == 0

@@ -16,6 +16,7 @@ struct TileArgs {
 /// A kernel of its own for long rows: code that a launch does not need costs it time to fetch.
 template <bool kIsLong, class Unit, class Source>
 __global__ void __launch_bounds__(kTileThreads) write_tiles(const __grid_constant__ TileArgs<Unit, Source> args) {
+  begin_after_previous();
   if constexpr (kIsLong) {
     write_long_tile(args.source, args.tiles, args.out, blockIdx.x, threadIdx.x);
   } else {
@@ -30,7 +31,7 @@ void launch_tiles(const char* name, const Queue& queue, const Source& source, in
   constexpr auto kCells = static_cast<int64_t>(sizeof(Unit) / sizeof(Cell));
   const TileArgs<Unit, Source> args = {source, plan_row_tiles(rows, cells / kCells), reinterpret_cast<Unit*>(out)};
   const auto kernel = args.tiles.is_long ? &write_tiles<true, Unit, Source> : &write_tiles<false, Unit, Source>;
-  launch(name, kernel, args.tiles.blocks, kTileThreads, queue, args);
+  launch(name, kernel, args.tiles.blocks, kTileThreads, queue, args, /*follows=*/true);
 }
 
 }  // namespace inputmeta::cuda

@@ -166,6 +166,27 @@ def test_two_steps_in_turn_without_a_pause(gpu):
     assert int(wrong) == 0
 
 
+def test_steps_with_expansions_in_turn_without_a_pause(gpu):
+    """An expansion may be launched early, but must read what the kernels in front of it have written."""
+    plain = config(sparse_ratios=[], max_model_len=2**10)
+    steps = []
+    for shift in (0, 1):
+        batch = [sequence(1 + (index + shift) % 2, 40 + index % 50 + shift, index % 97) for index in range(3000)]
+        inputs, (step, _) = engine.prepare_decode_zos_inputs(batch, plain), both(batch, plain, {"kv_swa_index", "kv_ca_index"})
+        names = ("kv_swa_index", "kv_ca_index.1", "kv_ca_index.4", "kv_ca_index_len.1", "kv_ca_index_len.4")
+        steps.append((inputs.to("cuda"), {name: cells(step)[name] for name in names}))
+    largest = max(steps, key=lambda step: step[0].total_q)[0]
+    captured = cells(engine.prepare_decode_v4_zos(largest, plain, device="cuda"))
+    out = {name: torch.empty_like(tensor) for name, tensor in steps[1][1].items()}
+    wrong = torch.zeros((), dtype=torch.int64, device="cuda")
+    for turn in range(60):
+        inputs, want = steps[turn % 2]
+        step = engine.prepare_decode_v4_zos(inputs, plain, out=captured, device="cuda")
+        step.compute_attn_info(plain, out)
+        wrong += sum((cells(step)[name] != tensor).sum() for name, tensor in want.items())
+    assert int(wrong) == 0
+
+
 def large(bytes_needed):
     free = torch.cuda.mem_get_info()[0]
     if free < 2 * bytes_needed:
