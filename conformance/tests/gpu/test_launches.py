@@ -172,7 +172,7 @@ def test_steps_with_expansions_in_turn_without_a_pause(gpu):
     steps = []
     for shift in (0, 1):
         batch = [sequence(1 + (index + shift) % 2, 40 + index % 50 + shift, index % 97) for index in range(3000)]
-        inputs, (step, _) = engine.prepare_decode_zos_inputs(batch, plain), both(batch, plain, {"kv_swa_index", "kv_ca_index"})
+        inputs, (step, _) = engine.prepare_decode_zos_inputs(batch, plain), both(batch, plain, engine.EXPANSIONS)
         names = ("kv_swa_index", "kv_ca_index.1", "kv_ca_index.4", "kv_ca_index_len.1", "kv_ca_index_len.4")
         steps.append((inputs.to("cuda"), {name: cells(step)[name] for name in names}))
     largest = max(steps, key=lambda step: step[0].total_q)[0]
