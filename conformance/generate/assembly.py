@@ -1,7 +1,7 @@
 """From drafts to sequences: physical blocks, state ids and token values.
 
-Physical ids are distinct over all sequences of a step and no table is the identity, so that a lost indirection, or a
-neighbour's table, shows.
+Physical ids are distinct over all sequences of a step and nearly no table is the identity, so that a lost indirection,
+or a neighbour's table, shows.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ from .tokens import compressed_history, raw_tokens, recent_history
 
 Tables = list[tuple[int, ...]]
 
+MOST_DRAFTS = 5
+"""Sequences of a step that are drawn; further ones are like these, with blocks, states and tokens of their own."""
+
 
 @dataclass(frozen=True)
 class Identity:
@@ -39,14 +42,15 @@ class Identity:
 def steps(draw: st.DrawFn, scope: Scope, sizes: Items[int]) -> tuple[Sequence, ...]:
     """One step of one of these numbers of sequences; 0 stands for a step without work."""
     size = pick(draw, sizes)
-    layout = pick(draw, (0, 1, 2))
-    first_state = pick(draw, (0, 0, 5, 1_000))
+    layout = pick(draw, (0, 1, 2, 0, 1, 2, 3))
+    first_state = pick(draw, (1, 1, 6, 1_001, 0))
     odd_token = pick(draw, (None, None, None, None, 0, -1, INT32_MAX, INT32_MIN))
     strategy = drafts(scope.shared_by(max(1, size)))
-    drawn = [draw(strategy) for _ in range(size)] or [empty_draft(scope.path)]
+    distinct = [draw(strategy) for _ in range(min(size, MOST_DRAFTS))] or [empty_draft(scope.path)]
+    drawn = [distinct[index % len(distinct)] for index in range(max(1, size))]
     lengths = [block_count(scope.config, draft.seqlen_k) + draft.more_blocks for draft in drawn]
     tables = block_tables(lengths, layout)
-    last_state = first_state + len(drawn)
+    last_state = first_state + len(drawn) - 1
     identities = [Identity(index, table, last_state - index, odd_token) for index, table in enumerate(tables)]
     pairs = zip(drawn, identities, strict=True)
     return tuple(sequence(scope.path, scope.config, draft, identity) for draft, identity in pairs)
@@ -55,17 +59,16 @@ def steps(draw: st.DrawFn, scope: Scope, sizes: Items[int]) -> tuple[Sequence, .
 def block_tables(lengths: Items[int], layout: int) -> Tables:
     """Tables of the given lengths, blocks, with distinct ids in [total, 2 * total): no id is its logical block.
 
-    Layout 0: descending; 1: interleaved over the sequences; 2: scattered.
+    Layout 0: descending; 1: interleaved over the sequences; 2: scattered; 3: descending to block 0, in [0, total).
 
-    >>> block_tables([2, 1], 0), block_tables([2, 1], 1), block_tables([3, 2], 2)
-    ([(5, 4), (3,)], [(3, 5), (4,)], [(6, 9, 7), (5, 8)])
+    >>> block_tables([2, 1], 0), block_tables([2, 1], 1), block_tables([3, 2], 2), block_tables([2, 1], 3)
+    ([(5, 4), (3,)], [(3, 5), (4,)], [(6, 9, 7), (5, 8)], [(2, 1), (0,)])
     """
     total = sum(lengths)
     begins = [0, *accumulate(lengths)]
-    if layout == 0:
-        return [
-            tuple(range(2 * total - 1 - b, 2 * total - 1 - b - n, -1)) for b, n in zip(begins, lengths, strict=False)
-        ]
+    if layout in {0, 3}:
+        last = (2 * total if layout == 0 else total) - 1
+        return [tuple(range(last - b, last - b - n, -1)) for b, n in zip(begins, lengths, strict=False)]
     if layout == 1:
         return _interleaved(lengths, total)
     step = next(step for step in range(max(1, total * 3 // 5), 2 * total + 2) if gcd(step, total) == 1)

@@ -19,11 +19,12 @@ from .invalid import broken, draw_breaker
 from .profile import Profile
 from .sequences import Scope
 
-REAL_SHARE = 10
-"""One case in this many has real constants, if the profile allows both tiers."""
+SMALL_WEIGHT = 9
+"""How many times as often as from any other tier cases are drawn from the first one of a profile."""
 
-STEP_COUNTS = {"small": (1, 1, 1, 1, 1, 1, 2, 3, 6), "real": (1, 1, 1, 1, 1, 1, 1, 1, 2)}
-SIZES = {"small": (1, 2, 3, 4, 5), "real": (1, 2, 3)}
+FEW_STEPS = (1, 1, 1, 1, 1, 1, 1, 1, 2)
+STEP_COUNTS = {"small": (1, 1, 1, 1, 1, 1, 2, 3, 6), "real": FEW_STEPS, "many": FEW_STEPS}
+SIZES = {"small": (1, 2, 3, 4, 5), "real": (1, 2, 3), "many": (33, 40, 64, 65, 130)}
 """Sequences of a step."""
 IDLE = 0
 """A step without work: one sequence without rows in a prompt, a placeholder's row in a decode."""
@@ -73,8 +74,8 @@ def _cases(draw: st.DrawFn, profile: Profile) -> Case:
 
 
 def _tier(draw: st.DrawFn, profile: Profile) -> str:
-    """Real constants are rarer: their batches cost more."""
-    return pick(draw, (*profile.tiers[:1] * (REAL_SHARE - 1), *profile.tiers[1:]))
+    """Real constants and many sequences are rarer: their batches cost more."""
+    return pick(draw, (*profile.tiers[:1] * SMALL_WEIGHT, *profile.tiers[1:]))
 
 
 def _steps(draw: st.DrawFn, path: Path, config: Config, tier: str, count: int) -> tuple[tuple[Sequence, ...], ...]:

@@ -25,14 +25,17 @@ class Tier(NamedTuple):
 
 REAL_BLOCK = 128
 
+SMALL_CONSTANTS = Tier(
+    block_sizes=(4, 8, 16, 12, 6, 5),
+    ratios=(1, 2, 4, 8, 3),
+    window_sizes=(2, 3, 4, 5, 8, 1),
+    surpluses=(0, 1, 2, 3, 5, 9),
+    max_model_lens=(16, 32, 64, 33, 40, 128, 129, 260, 7),
+)
+
 TIER_CONSTANTS = {
-    "small": Tier(
-        block_sizes=(4, 8, 16, 12, 6, 5),
-        ratios=(1, 2, 4, 8, 3),
-        window_sizes=(2, 3, 4, 5, 8, 1),
-        surpluses=(0, 1, 2, 3, 5, 9),
-        max_model_lens=(16, 32, 64, 33, 40, 128, 129, 260, 7),
-    ),
+    "small": SMALL_CONSTANTS,
+    "many": SMALL_CONSTANTS,
     "real": Tier(
         block_sizes=(REAL_BLOCK,),
         ratios=(4, 128, 1),
@@ -42,7 +45,7 @@ TIER_CONSTANTS = {
     ),
 }
 
-NGRAM_SIZES = (0, 0, 2, 3, 1, 4, 8)
+NGRAM_SIZES = (0, 0, 0, 2, 3, 1, 4, 8, 5, 6, 7, 12)
 
 LOOKUP_SIZE = 24
 """Entries of the n-gram lookup table: more than any look-back, so that no two tokens in reach share one."""
@@ -71,6 +74,7 @@ def draw_config(draw: st.DrawFn, profile: Profile, path: Path, tier: str) -> Con
     cp_size = _cp_size(draw, profile, path)
     mode = _yoco_mode(draw, profile, path)
     keep = pick(draw, _keep_lengths(scale))
+    is_left_over = chance(draw, 1, 6)
     return Config(
         **scale._asdict(),
         max_ngram_size=ngram_size,
@@ -79,7 +83,7 @@ def draw_config(draw: st.DrawFn, profile: Profile, path: Path, tier: str) -> Con
         lookup_table=lookup_table(scale.max_model_len, sentinel) if ngram_size else (),
         cp_size=cp_size,
         cp_rank=pick(draw, range(cp_size)),
-        yoco_prefill_keep_tokens=keep if mode != "off" else 0,
+        yoco_prefill_keep_tokens=keep if mode != "off" or is_left_over else 0,
         yoco_mode=mode,
         force_load_balance=chance(draw, 1, 4),
     )
@@ -89,9 +93,9 @@ def lookup_table(max_model_len: int, sentinel: int | None) -> tuple[int, ...]:
     """Raw to compressed token, one to one, to values that no other input has; entry 0 is the sentinel, if any.
 
     >>> lookup_table(16, 1)[:4], lookup_table(16, None)[:2]
-    ((1, 50001, 50002, 50003), (50000, 50001))
+    ((1, 500001, 500002, 500003), (500000, 500001))
     """
-    first = 50_000 if max_model_len < 1_000 else 5_000_000
+    first = 500_000 if max_model_len < 1_000 else 5_000_000
     values = list(range(first, first + LOOKUP_SIZE))
     if sentinel is not None:
         values[SENTINEL_ENTRY] = sentinel

@@ -8,8 +8,9 @@ from conformance.cases import Path
 
 PATHS: tuple[Path, ...] = ("prompt", "decode", "decode_zos")
 YOCO_MODES = ("off", "mask", "compact")
-TIERS = ("small", "real")
-"""``small``: constants scaled down, so that few rows reach every border. ``real``: block, window 128; 128 K."""
+TIERS = ("small", "real", "many")
+"""``small``: constants scaled down, so that few rows reach every border. ``real``: block, window 128; 128 K. ``many``:
+as small, but more sequences than a warp has lanes, with more rows than a block of threads."""
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from conformance.cases import Config, Path
 from .configs import RAW_SENTINEL
 from .draws import INT32_MAX, chance, clipped, draw_length, length_marks, pick
 
-ROWS = {"small": 24, "real": 64}
+ROWS = {"small": 24, "real": 64, "many": 24}
 """Most query rows of a sequence; with small constants past every block, ring and 2p of the tier."""
-STEP_ROWS = {"small": 120, "real": 64}
+STEP_ROWS = {"small": 120, "real": 64, "many": 520}
 """Most query rows of a step, all sequences together."""
 MAX_DRAFTS = 18
 

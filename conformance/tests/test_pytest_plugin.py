@@ -60,7 +60,8 @@ class Dies(Decode):
 class Takes(Decode):
     """Refuses nothing that breaks P-STATE."""
     def build(self, request):
-        sequences = [dataclasses.replace(s, state_id=max(0, s.state_id)) for s in request.sequences]
+        names = ("state_id", "swa_valid_start", "data_len")
+        sequences = [dataclasses.replace(s, **{n: max(0, getattr(s, n)) for n in names}) for s in request.sequences]
         return super().build(dataclasses.replace(request, sequences=sequences))
 '''
 
@@ -188,7 +189,8 @@ def test_what_is_not_claimed_is_skipped_and_counted(suite) -> None:
     passed = {name.rpartition(".test_")[2] for name, result in ended.results.items() if result == "passed"}
     fields = {name for name in passed if name.startswith("field")}
     assert fields == {"field[decode-positions]", "field[decode-klen]"}
-    assert {"answer[decode]", "refusal[decode-P-NGRAM]"} <= passed
+    assert "answer[decode]" in passed
+    assert any(name.startswith("refusal[decode-P-") for name in passed)
     lines = ended.output.splitlines()
     skipped = sum(result == "skipped" for result in ended.results.values())
     counts = [int(line.split()[0]) for line in lines if " skipped: " in line]
@@ -212,7 +214,7 @@ def test_nothing_ran_fails_with_workers_too(suite) -> None:
 
 
 def test_an_accepted_batch_fails_the_refusal_of_its_precondition(suite) -> None:
-    ended = suite("user_subjects:Takes", "-k", "test_refusal", "--subject-examples=60")
+    ended = suite("user_subjects:Takes", "-k", "test_refusal", "--subject-examples=120")
     assert ended.failing() == {"refusal[decode-P-STATE]"}
     assert "ACCEPTED: breaks P-STATE and was accepted" in "".join(ended.texts.values())
 

@@ -111,7 +111,7 @@ def test_it_is_a_subject_by_name() -> None:
 
 @pytest.mark.parametrize("where", [[], ["--in-process"]], ids=["worker", "in process"])
 def test_nothing_that_a_subject_says_reaches_the_terminal(tmp_path: Path, where: list[str]) -> None:
-    options = ["--path", "decode", "--seed", "1", "--seconds", "0.5", "--save-dir", str(tmp_path / "saved"), *where]
+    options = ["--path", "decode", "--seed", "1", "--seconds", "20", "--save-dir", str(tmp_path / "saved"), *where]
     code = "import conformance.fuzz as f; f.SHRINK_SECONDS = 1.0; from conformance.cli import main; main()"
     command = [sys.executable, "-c", code, "fuzz", "--subject", "zoo:raises-in-escapes", *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -81,10 +81,14 @@ void check_ngram(const Config& config, int64_t index, const Sequence& sequence) 
     refuse_count(Condition::ngram, index, "recent_tokens", known, "tokens with compressed_tokens",
                  "len(compressed_tokens) + len(recent_tokens) >= seqlen_k = " + std::to_string(sequence.seqlen_k));
   }
-  const uint32_t largest = sequence.recent_tokens.largest();
-  if (largest >= vocabulary && sequence.recent_tokens.size() > 0) {
-    refuse(Condition::ngram, index, "recent_tokens", static_cast<int32_t>(largest),
-           "0 <= token < len(lookup_table) = " + std::to_string(vocabulary));
+  const auto rule = [&] { return "0 <= token < len(lookup_table) = " + std::to_string(vocabulary); };
+  const IntArray& recent = sequence.recent_tokens;
+  if (!recent.outside.empty()) {  // its cell holds 0: the token itself is named
+    throw PreconditionError(Condition::ngram, index, "recent_tokens", std::string(recent.outside), "", rule());
+  }
+  const uint32_t largest = recent.largest();
+  if (largest >= vocabulary && recent.size() > 0) {
+    refuse(Condition::ngram, index, "recent_tokens", static_cast<int32_t>(largest), rule());
   }
 }
 

@@ -71,6 +71,15 @@ def test_a_value_outside_int32_is_refused_by_name(name, value):
     assert (refusal.value.sequence, refusal.value.field, refusal.value.value) == (1, name, value)
 
 
+@pytest.mark.parametrize("table", [[], [7, 8]])
+def test_a_recent_token_outside_int32_is_outside_the_lookup_table_first(table):
+    config = cases.config(max_ngram_size=2, lookup_table=table)
+    sequence = cases.decode_sequence(recent_tokens=[0] * 9 + [2**40])
+    with pytest.raises(engine.NgramError) as refusal:
+        engine.prepare_decode_v4([sequence], config)
+    assert (refusal.value.field, refusal.value.value) == ("recent_tokens", 2**40)
+
+
 def test_a_value_outside_int32_in_an_array_of_64_bits():
     sequence = cases.prompt_sequence(token_ids=np.array([*VALUES, 2**40], dtype=np.int64))
     with pytest.raises(engine.Int32Error, match="token_ids is 1099511627776"):

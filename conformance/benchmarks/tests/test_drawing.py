@@ -17,7 +17,7 @@ def test_a_short_run_measures_every_tier(tmp_path):
     result = CliRunner().invoke(app, ["--cases", "3", "--json", str(target)])
     assert result.exit_code == 0, result.output
     report = json.loads(target.read_bytes())
-    assert [(drawn["tier"], drawn["cases"]) for drawn in report["drawn"]] == [("small", 3), ("real", 3)]
+    assert [(drawn["tier"], drawn["cases"]) for drawn in report["drawn"]] == [("small", 3), ("real", 3), ("many", 3)]
     for drawn in report["drawn"]:
         assert f"{drawn['tier']}: 3 cases" in result.output
         assert drawn["microseconds"].keys() == {"draw", "features", "expected"}

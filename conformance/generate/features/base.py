@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..configs import REAL_BLOCK
 from ..draws import INT32_MAX, INT32_MIN
 from .facts import Row, Step
-from .feature import ANY_PATH, DECODE, MASK_OR_COMPACT, PROMPT, REAL, SMALL, ZOS, Feature, holding
+from .feature import ANY_PATH, DECODE, MANY, MASK_OR_COMPACT, PROMPT, REAL, SMALL, ZOS, Feature, holding
 
 FEATURES = (
     Feature("CONFIG:dense-only", "dense ratios, no sparse one"),
@@ -60,6 +60,8 @@ FEATURES = (
     Feature("F-MASK:placeholder-drafts", "a placeholder with drafts", ("SENT", "SPEC"), DECODE),
     Feature("F-MASK:placeholder-empty", "a placeholder without rows", ("SENT", "ZERO"), PROMPT),
     Feature("F-QIDX:many", "four sequences or more", tiers=SMALL),
+    Feature("F-QIDX:past-a-warp", "more than 32 sequences", tiers=MANY),
+    Feature("F-POS:past-a-block", "128 query rows or more: past a block of threads", tiers=MANY),
 )
 
 
@@ -109,6 +111,8 @@ def _layout(step: Step) -> set[str]:
             "F-CU:inclusive": several and step.path == "decode_zos",
             "F-IDS:mixed-drafts": not step.is_prompt and 1 in lengths and max(lengths) > 1,
             "F-QIDX:many": len(lengths) > 3,
+            "F-QIDX:past-a-warp": len(lengths) > 32,
+            "F-POS:past-a-block": step.total_q >= 128,
         }
     )
 

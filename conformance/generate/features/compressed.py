@@ -40,6 +40,7 @@ FEATURES = (
     Feature(
         "F-BLOCKS:tail-without-block", "raw tokens past the last block, less than the smallest ratio", ("BT", "CMP")
     ),
+    Feature("F-BLOCKS:block-0", "physical block 0 among those in use", ("BT", "ZERO")),
     Feature("F-BLOCKS:longer-table", "a table longer than needed", ("BT",)),
     Feature("I-4:wider", "block_tables wider than needed", ("BT", "STALE"), DECODE),
     Feature("I-4:ragged", "sequences with different numbers of blocks: undefined cells", ("BT", "STALE"), DECODE),
@@ -159,6 +160,7 @@ def _blocks(step: Step, row: Row) -> set[str]:
             "F-BLOCKS:one-more": per_block > 1 and compressed > 1 and in_last == 1,
             "F-BLOCKS:one-less": per_block > 1 and in_last == per_block - 1,
             "F-BLOCKS:tail-without-block": row.k > row.blocks * config.block_size,
+            "F-BLOCKS:block-0": 0 in row.sequence.block_table[: row.blocks],
             "F-BLOCKS:longer-table": len(row.sequence.block_table) > row.blocks,
         }
     )

@@ -14,6 +14,7 @@ ANY_PATH = frozenset(PATHS)
 ANY_TIER = frozenset(TIERS)
 SMALL = frozenset({"small"})
 REAL = frozenset({"real"})
+MANY = frozenset({"many"})
 MASK_OR_COMPACT = frozenset({"mask", "compact"})
 COMPACT = frozenset({"compact"})
 

@@ -7,6 +7,7 @@ from .feature import DECODE, PROMPT, Feature, holding
 
 FEATURES = (
     Feature("F-NGRAM:size-1", "the row's own token only"),
+    Feature("F-NGRAM:size-past-8", "a look-back of more than eight tokens", ("LOOK",)),
     Feature("F-NGRAM:before-start", "look-back before position 0", ("LOOK",)),
     Feature("F-NGRAM:neighbour", "look-back before position 0 of a later sequence", ("LOOK",)),
     Feature("F-NGRAM:previous-chunk", "look-back from a chunk into the one before", ("LOOK", "CHUNK"), PROMPT),
@@ -47,6 +48,7 @@ def _borders(step: Step, row: Row, size: int) -> set[str]:
     return holding(
         {
             "F-NGRAM:size-1": size == 1,
+            "F-NGRAM:size-past-8": size > 8,
             "F-NGRAM:before-start": before_start,
             "F-NGRAM:neighbour": before_start and row.index > 0,
             "F-NGRAM:previous-chunk": step.is_prompt and row.start > 0 and size > 1,

@@ -30,6 +30,7 @@ FEATURES = (
     Feature("F-CLIP:last-row", "data_len - k names the last row", ("CHUNK",), PROMPT, yoco_modes=COMPACT),
     Feature("F-CLIP:clamped", "data_len - k past the chunk: one row stays", ("CHUNK",), PROMPT, yoco_modes=COMPACT),
     Feature("F-CLIP:no-row", "compact of a sequence without rows", ("ZERO",), PROMPT, yoco_modes=COMPACT),
+    Feature("F-CLIP:off", "keep_tokens set, the mode off: all is kept", (), PROMPT, yoco_modes=frozenset({"off"})),
     Feature("F-CLIP:keep-0", "keep_tokens = 0", (), PROMPT, yoco_modes=MASK_OR_COMPACT),
     Feature("F-VIS:all", "data_len <= k: nothing is hidden", (), PROMPT, yoco_modes=MASK_OR_COMPACT),
     Feature(
@@ -75,6 +76,8 @@ def of_step(step: Step) -> set[str]:
     if not step.is_prompt:
         return set()
     found = _mirror(step) if step.config.cp_size > 1 else set()
+    if step.config.yoco_mode == "off" and step.config.yoco_prefill_keep_tokens > 0:
+        found.add("F-CLIP:off")
     if step.config.yoco_mode == "compact":
         clips = [clip_of(step, row) for row in step.rows]
         placeholder = any(row.sequence.is_placeholder and row.q > 0 for row in step.rows)

@@ -15,6 +15,7 @@ FEATURES = (
     Feature("F-RING:exactly-full", "seqlen_q = B: every row is stored", ("RING",), tiers=SMALL),
     Feature("F-RING:last-slot", "a store into the ring's last slot", ("RING",)),
     Feature("F-RING:int32-bound", "a ring slot of exactly 2**31 - 1", ("OVF",)),
+    Feature("F-RING:state-0", "stores into the ring of state 0", ("RING", "ZERO")),
     Feature("F-RING:high-state", "a state id whose ring lies past 2**30", ("OVF",)),
     Feature("F-RING:placeholder", "a placeholder's rows store nothing", ("SENT",)),
     Feature("F-RING:drafts-wrap", "drafts pass the ring's end", ("RING", "SPEC"), DECODE),
@@ -71,7 +72,10 @@ def _bound(step: Step, row: Row) -> set[str]:
     if offset is None:
         return set()
     slot = row.sequence.state_id * step.config.swa_block_size + offset
-    return holding({"F-RING:int32-bound": slot == INT32_MAX, "F-RING:high-state": slot > 2**30})
+    state_0 = row.stores and row.sequence.state_id == 0
+    return holding(
+        {"F-RING:int32-bound": slot == INT32_MAX, "F-RING:high-state": slot > 2**30, "F-RING:state-0": state_0}
+    )
 
 
 def _ring(step: Step, row: Row) -> set[str]:

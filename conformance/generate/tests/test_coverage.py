@@ -15,7 +15,7 @@ PROFILES = {
     "everything": (Profile(), 2200),
     "plain prompt": (Profile(("prompt",), max_cp_size=1, yoco_modes=("off",), invalid=0, tiers=SMALL), 600),
     "decode": (Profile(("decode",), invalid=0), 700),
-    "zos": (Profile(("decode_zos",), max_cp_size=1, invalid=0, tiers=SMALL), 500),
+    "zos": (Profile(("decode_zos",), max_cp_size=1, invalid=0, tiers=SMALL), 700),
     "compact": (Profile(("prompt",), max_cp_size=2, yoco_modes=("compact",), invalid=0, tiers=SMALL), 600),
     "refusals": (Profile(invalid=1, tiers=SMALL, multi_step=False), 600),
 }
