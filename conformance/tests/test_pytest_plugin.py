@@ -214,7 +214,7 @@ def test_nothing_ran_fails_with_workers_too(suite) -> None:
 
 
 def test_an_accepted_batch_fails_the_refusal_of_its_precondition(suite) -> None:
-    ended = suite("user_subjects:Takes", "-k", "test_refusal", "--subject-examples=120")
+    ended = suite("user_subjects:Takes", "-k", "test_refusal", "--subject-examples=200")
     assert ended.failing() == {"refusal[decode-P-STATE]"}
     assert "ACCEPTED: breaks P-STATE and was accepted" in "".join(ended.texts.values())
 
