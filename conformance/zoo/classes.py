@@ -88,7 +88,10 @@ def prefix_counted_twice(request: Request, fields: Fields) -> None:
 
 
 planted_fault(
-    "P-INT32.uint32", "OVF", "ACCEPTED:P-INT32", "products are checked as uint32 and written as int32: a negative slot"
+    "P-INT32.uint32",
+    "OVF",
+    "ACCEPTED:P-INT32 or CRASH:raised:P-INT32",  # the second where the value is written: numpy refuses it
+    "products are checked as uint32 and written as int32: a negative slot",
 )
 
 
@@ -144,7 +147,7 @@ def ring_without_draft_room(request: Request, fields: Fields) -> None:
 planted_fault(
     "F-REVERSE.owner-stride",
     "CP",
-    "MISMATCH:F-REVERSE:mirror_cp_reverse_index",
+    "MISMATCH:F-REVERSE:",
     "the inverse of one rank layout applied to another",
     paths=("prompt",),
 )

@@ -55,7 +55,8 @@ class Specimen:
     kind: str
     """A class of ``corpus_tools.BUG_CLASSES``, or how it misbehaves as a program: CRASH, HANG, MEMORY, WIRE, …"""
     declared: str
-    """The signature of each of its findings, or how it begins: ``MISMATCH:F-POS:positions``, ``CRASH:SIGSEGV``."""
+    """The signature of each of its findings, or how it begins: ``MISMATCH:F-POS:positions``, ``CRASH:SIGSEGV``; with
+    `` or `` between several that it may have."""
     stands_for: str
     """The fault of a real engine that it stands for."""
     make: Callable[[], Subject] | None
@@ -74,12 +75,12 @@ class Specimen:
         return [sys.executable, "-m", "conformance.zoo.programs", self.name]
 
     def fits(self, signature: str) -> bool:
-        """Whether a signature is the declared one, or begins with it.
+        """Whether a signature is a declared one, or begins with it.
 
         >>> Specimen("a", "HANG", "HANG:timeout", "", None).fits("HANG:timeout:-")
         True
         """
-        return signature.startswith(self.declared)
+        return signature.startswith(tuple(self.declared.split(" or ")))
 
 
 MEMBERS: dict[str, Specimen] = {}
