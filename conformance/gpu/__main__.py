@@ -30,6 +30,9 @@ from conformance.gpu.summary import (
     write_summary,
 )
 
+COMMIT = ("git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
+"""Says the commit, and whether files differ from it."""
+
 
 class StageName(StrEnum):
     """The stages, as choices of the command line."""
@@ -106,7 +109,7 @@ def main(  # noqa: PLR0917 - a command has as many options as it has
         write_summary(
             Summary(
                 command=" ".join(["python -m conformance.gpu", *sys.argv[1:]]),
-                commit=tool_output("git", "-C", str(ROOT), "rev-parse", "HEAD").strip(),
+                commit=tool_output(*COMMIT).strip(),
                 machine=here,
                 verdict=verdict_of(stages),
                 seconds=round(time.monotonic() - begin, 1),
