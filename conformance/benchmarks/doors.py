@@ -21,7 +21,7 @@ import typer
 
 import oracle
 from conformance.batch import affordable_expansions
-from conformance.benchmarks.report import cpu_model
+from conformance.benchmarks.report import cpu_model, write_json
 from conformance.buffers import PATTERNS, Arena
 from conformance.isolation.target import Target
 from conformance.subjects import Request, Subject
@@ -177,7 +177,7 @@ def doors(
         for workload, rate in door.per_second.items():
             typer.echo(f"  {rate:>10,.1f} round trips a second: {workload}")
     if json is not None:
-        json.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n")
+        write_json(report, json)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from conformance.batch import step_request
 from conformance.benchmarks.measure import Spread, collector_off, ratios, spread_of
-from conformance.benchmarks.report import cpu_model
+from conformance.benchmarks.report import cpu_model, write_json
 from conformance.cases import Case
 from conformance.generate import Profile, batches, features
 from conformance.generate.profile import TIERS
@@ -112,7 +112,7 @@ def drawing(
     for line in lines(report):
         typer.echo(line)
     if json is not None:
-        json.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n")
+        write_json(report, json)
 
 
 if __name__ == "__main__":
