@@ -136,6 +136,19 @@ TEST(conditions_are_checked_in_their_order) {
   CHECK_EQ(refused(), "P-STATE 0 state_id=-1");
 }
 
+/// A condition is checked in all sequences before the next one is: an earlier sequence that breaks a later one waits.
+TEST(a_condition_comes_before_the_sequences) {
+  Config config = small_config();
+  OwnedSequence state = prompt_chunk(1, 1, {1}, -1);
+  OwnedSequence table = prompt_chunk(3, 9, {1});
+  OwnedSequence length = prompt_chunk(3, 9, {1, 2});
+  length.token_ids.pop_back();
+  CHECK_EQ(summary(refusal([&] { fill_prompt(config, {state, table, length}); })), "P-LEN 2 token_ids=8");
+  CHECK_EQ(summary(refusal([&] { fill_prompt(config, {state, table}); })), "P-TABLE 1 block_table=1");
+  config.pad_token = kHuge;  // of the whole batch, and of the last condition
+  CHECK_EQ(summary(refusal([&] { fill_prompt(config, {prompt_chunk(1, 1, {1}), state}); })), "P-STATE 1 state_id=-1");
+}
+
 TEST(the_text_has_all_parts) {
   const PreconditionError counted(Condition::table, 2, "block_table", "3", "blocks", "covers 4 blocks");
   CHECK_EQ(std::string(counted.what()), "P-TABLE: sequence 2: block_table has 3 blocks; rule: covers 4 blocks");
