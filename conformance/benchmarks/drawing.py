@@ -11,13 +11,13 @@ from typing import Annotated
 
 import msgspec
 import typer
-from hypothesis import HealthCheck, Phase, given, settings
 
 from conformance.batch import step_request
 from conformance.benchmarks.measure import Spread, collector_off, ratios, spread_of
 from conformance.benchmarks.report import cpu_model, write_json
 from conformance.cases import Case
-from conformance.generate import Profile, batches, features
+from conformance.drawn import for_each_case
+from conformance.generate import Profile, features
 from conformance.generate.profile import TIERS
 from conformance.version import VERSION
 
@@ -25,6 +25,7 @@ NOTES = (
     "Processor time a case, median over the cases; ratios are taken case by case; the same cases in every run.",
     "draw: the strategy and what hypothesis adds. features: what the case visits. expected: the oracle's fields.",
 )
+SEED = 1
 RATIOS = {"features / draw": ("features", "draw"), "draw / expected": ("draw", "expected")}
 
 
@@ -60,7 +61,6 @@ def measured(tier: str, cases: int) -> Drawn:
         begin = process_time_ns()
 
     def measure(case: Case) -> None:
-        nonlocal begin
         lap("draw")
         features(case)
         lap("features")
@@ -68,16 +68,8 @@ def measured(tier: str, cases: int) -> Drawn:
             step_request(case, index).expected()
         lap("expected")
 
-    repeatable = settings(
-        derandomize=True,
-        database=None,
-        deadline=None,
-        max_examples=cases,
-        phases=(Phase.generate,),
-        suppress_health_check=tuple(HealthCheck),
-    )
     with collector_off():
-        repeatable(given(batches(Profile(tiers=(tier,), invalid=0)))(measure))()
+        for_each_case(Profile(tiers=(tier,), invalid=0), SEED, cases, measure)
     return Drawn(
         tier=tier,
         cases=len(samples["draw"]),

@@ -1,5 +1,6 @@
 // The Python module engine._cuda: launches. Tensors cross as (address, shape, dtype), as in engine._core, but in a
-// device's memory; Python has checked that they lie there. Nothing here waits for the device.
+// device's memory; Python has checked that they lie there. Nothing here waits for the device; a launch may wait for room
+// in its queue, so it is made without the GIL.
 #include <pybind11/pybind11.h>
 
 #include <cstdint>
@@ -19,13 +20,6 @@ using cuda::Queue;
 
 Queue queue_of(int device, uintptr_t stream) { return {device, reinterpret_cast<void*>(stream)}; }
 
-/// A launch, which may wait for room in the queue: other threads of Python go on.
-template <class Launch>
-void launched(const Launch& launch) {
-  const py::gil_scoped_release release;
-  launch();
-}
-
 /// Dense ranges, with the lengths if there is a tensor for them.
 cuda::DenseRanges dense_ranges(const Expansion& expansion, const py::object& lens) {
   if (lens.is_none()) return {expansion.ranges.data(), nullptr};
@@ -41,29 +35,25 @@ uint32_t divisor_from(int64_t value, const char* rule) {
 
 void expand_pivots(int device, uintptr_t stream, const py::tuple& pivots, const py::tuple& out) {
   const Expansion expansion(pivots, 4, out);
-  launched([&] {
-    cuda::launch_expand_pivots(queue_of(device, stream), expansion.ranges.data(), expansion.rows, expansion.width,
-                               expansion.out.data());
-  });
+  const py::gil_scoped_release release;
+  cuda::launch_expand_pivots(queue_of(device, stream), expansion.ranges.data(), expansion.rows, expansion.width,
+                             expansion.out.data());
 }
 
 void expand_ring(int device, uintptr_t stream, const py::tuple& offset_len, int64_t ring, const py::tuple& out) {
   const Expansion expansion(offset_len, 2, out);
   const uint32_t divisor = divisor_from(ring, "swa_block_size >= 1");
-  launched([&] {
-    cuda::launch_expand_ring(queue_of(device, stream), expansion.ranges.data(), divisor, expansion.rows,
-                             expansion.width, expansion.out.data());
-  });
+  const py::gil_scoped_release release;
+  cuda::launch_expand_ring(queue_of(device, stream), expansion.ranges.data(), divisor, expansion.rows, expansion.width,
+                           expansion.out.data());
 }
 
 void expand_offsets(int device, uintptr_t stream, const py::tuple& offset_len, const py::tuple& out,
                     const py::object& lens) {
   const Expansion expansion(offset_len, 2, out);
   const cuda::DenseRanges ranges = dense_ranges(expansion, lens);
-  launched([&] {
-    cuda::launch_expand_offsets(queue_of(device, stream), ranges, expansion.rows, expansion.width,
-                                expansion.out.data());
-  });
+  const py::gil_scoped_release release;
+  cuda::launch_expand_offsets(queue_of(device, stream), ranges, expansion.rows, expansion.width, expansion.out.data());
 }
 
 void expand_blocks(int device, uintptr_t stream, const py::tuple& offset_len, const py::tuple& block_tables,
@@ -73,10 +63,9 @@ void expand_blocks(int device, uintptr_t stream, const py::tuple& offset_len, co
   const auto cells = tables.int32_rows("block_tables", tables.shape.size() == 2 ? tables.shape[1] : 0);
   const cuda::DenseRanges ranges = dense_ranges(expansion, lens);
   const uint32_t divisor = divisor_from(tokens_per_block, "tokens_per_block >= 1");
-  launched([&] {
-    cuda::launch_expand_blocks(queue_of(device, stream), ranges, cells.data(), static_cast<int64_t>(cells.size()),
-                               divisor, expansion.rows, expansion.width, expansion.out.data());
-  });
+  const py::gil_scoped_release release;
+  cuda::launch_expand_blocks(queue_of(device, stream), ranges, cells.data(), static_cast<int64_t>(cells.size()),
+                             divisor, expansion.rows, expansion.width, expansion.out.data());
 }
 
 void gather_rows(int device, uintptr_t stream, const py::tuple& source, const py::tuple& rows, int32_t padding,
@@ -84,13 +73,10 @@ void gather_rows(int device, uintptr_t stream, const py::tuple& source, const py
   const Gathering gathering(source, rows, out);
   const Queue queue = queue_of(device, stream);
   const auto launch = [&]<class Cell>(Cell fill) {
-    const auto* const from = gathering.source_as<Cell>();
-    auto* const target = gathering.out_as<Cell>();
-    launched([&] {
-      cuda::launch_gather_rows(queue, from, gathering.source.shape[0], gathering.columns, gathering.rows.data(),
-                               gathering.out.shape[0], fill, target);
-    });
+    cuda::launch_gather_rows(queue, gathering.source_as<Cell>(), gathering.source.shape[0], gathering.columns,
+                             gathering.rows.data(), gathering.out.shape[0], fill, gathering.out_as<Cell>());
   };
+  const py::gil_scoped_release release;
   if (gathering.is_bool()) {
     launch(padding != 0);
   } else {

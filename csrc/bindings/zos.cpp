@@ -41,8 +41,8 @@ const char* dtype_name(ZosType type) {
 
 /// (dtype, shape, offset in the pack) of an array; None for the one that a step may lack.
 py::object array_of(const ZosLayout& layout, const std::string& name) {
-  const auto found = std::ranges::find(layout.arrays, name, &ZosArray::name);
-  if (found == layout.arrays.end()) return py::none();
+  const ZosArray* const found = layout.find(name);
+  if (found == nullptr) return py::none();
   return py::make_tuple(dtype_name(found->type), shape_of(found->rows, found->columns), found->offset);
 }
 

@@ -106,9 +106,14 @@ ZosLayout::ZosLayout(const ZosPlan& zos, const Config& config) {
   if (config.max_ngram_size > 0) add("ngram_token_ids", ZosType::int32, zos.plan.total_q, config.max_ngram_size);
 }
 
-const ZosArray& ZosLayout::operator[](std::string_view name) const {
+const ZosArray* ZosLayout::find(std::string_view name) const {
   const auto found = std::ranges::find(arrays, name, &ZosArray::name);
-  if (found == arrays.end()) throw std::out_of_range(std::string(name) + " is not in the pack");
+  return found == arrays.end() ? nullptr : &*found;
+}
+
+const ZosArray& ZosLayout::operator[](std::string_view name) const {
+  const ZosArray* const found = find(name);
+  if (found == nullptr) throw std::out_of_range(std::string(name) + " is not in the pack");
   return *found;
 }
 

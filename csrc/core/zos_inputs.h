@@ -49,6 +49,7 @@ struct ZosLayout {
   int64_t bytes = 0;
 
   explicit ZosLayout(const ZosPlan& zos, const Config& config);
+  const ZosArray* find(std::string_view name) const;  ///< null for an array that the pack has not
   const ZosArray& operator[](std::string_view name) const;
   bool operator==(const ZosLayout&) const = default;
 };

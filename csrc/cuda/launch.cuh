@@ -47,7 +47,7 @@ inline bool can_overlap(int device) {
 /// let it. The kernels of a step do so, and wait for each other before they end; any other one waits at its begin.
 template <class Args>
 void launch(const char* name, void (*kernel)(Args), uint32_t blocks, uint32_t threads, const Queue& queue,
-            const Args& args, bool follows = false) {
+            const Args& args, bool follows) {
   if (blocks == 0) return;
   const DeviceGuard guard(queue.device);
   cudaLaunchAttribute overlap = {};

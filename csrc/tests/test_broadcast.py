@@ -243,7 +243,7 @@ def test_malformed_manifest_is_the_same_error_on_all(group: Group, name: str) ->
 
 
 def errors_of_survivors(answers: Answers, victim: int) -> list[str]:
-    """The texts of all other ranks' errors, which came within the call's timeout and not only within the group's."""
+    """The texts of all other ranks' errors, which the call's own timeout brought, not the group's."""
     assert answers[victim] == {}
     others = [answer for rank, answer in enumerate(answers) if rank != victim]
     assert all(broken and "\n" not in text for _, _, broken, text in (answer["error"] for answer in others))

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import engine
+from conformance.gpu.summary import NO_GPU
 
 collect_ignore = [] if find_spec("triton") else ["consumer.py"]  # its kernels need Triton to be imported at all
 
@@ -13,6 +14,6 @@ collect_ignore = [] if find_spec("triton") else ["consumer.py"]  # its kernels n
 @pytest.fixture(autouse=True, scope="session")
 def gpu() -> torch.device:
     if not torch.cuda.is_available():
-        pytest.skip("no GPU")
+        pytest.skip(NO_GPU)
     assert engine.cuda_available(), "there is a GPU, but the engine was built without CUDA"
     return torch.device("cuda", torch.cuda.current_device())
