@@ -10,8 +10,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from conformance.casefile import plain_text
-from conformance.exits import BAD_USAGE
+from inputmeta.conformance.cases.files import plain_text
+from inputmeta.conformance.exits import BAD_USAGE
 
 stderr = Console(stderr=True)
 

@@ -9,7 +9,7 @@ def _version() -> str:
     try:
         return version("inputmeta-conformance")
     except PackageNotFoundError:
-        project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
+        project = tomllib.loads((Path(__file__).resolve().parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
         return str(project["project"]["version"])
 
 

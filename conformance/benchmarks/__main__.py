@@ -1,4 +1,4 @@
-"""`python -m conformance.benchmarks`: how the engine compares with numpy and with a memset, in one run."""
+"""`python -m inputmeta.conformance.benchmarks`: how the engine compares with numpy and with a memset, in one run."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Annotated
 
 import typer
 
-import engine
-from conformance.benchmarks.contenders import Operation, construction_run, operations
-from conformance.benchmarks.gpu import report_text, run_gpu_benchmark
-from conformance.benchmarks.measure import interleaved, ratios, spread_of
-from conformance.benchmarks.report import (
+from inputmeta import engine
+from inputmeta.conformance.benchmarks.contenders import Operation, construction_run, operations
+from inputmeta.conformance.benchmarks.gpu import report_text, run_gpu_benchmark
+from inputmeta.conformance.benchmarks.measure import interleaved, ratios, spread_of
+from inputmeta.conformance.benchmarks.report import (
     NOTES,
     Constructed,
     Measured,
@@ -23,9 +23,9 @@ from conformance.benchmarks.report import (
     versions,
     write_json,
 )
-from conformance.benchmarks.workloads import SCALES, Workload, workloads
-from conformance.console import fail
-from conformance.exits import NO_SUBJECT
+from inputmeta.conformance.benchmarks.workloads import SCALES, Workload, workloads
+from inputmeta.conformance.console import fail
+from inputmeta.conformance.exits import NO_SUBJECT
 
 RATIOS = {
     "numpy / engine": ("numpy", "engine"),
@@ -97,7 +97,7 @@ def benchmark(
         raise typer.BadParameter(f"{scale}: one of {', '.join(SCALES)}", param_hint="--scale")
     if device not in {"cpu", "cuda"}:
         raise typer.BadParameter(f"{device}: cpu or cuda", param_hint="--device")
-    command = " ".join(["python -m conformance.benchmarks", *sys.argv[1:]])
+    command = " ".join(["python -m inputmeta.conformance.benchmarks", *sys.argv[1:]])
     if device == "cuda":
         if not engine.cuda_available():
             raise fail("there is no GPU, or the engine was built without CUDA", NO_SUBJECT)

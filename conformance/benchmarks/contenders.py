@@ -26,10 +26,10 @@ from typing import Any
 
 import torch
 
-import engine
-from conformance.benchmarks import numpy_reference
-from conformance.benchmarks.measure import Run
-from conformance.benchmarks.workloads import BatchSequence, Config, Workload
+from inputmeta import engine
+from inputmeta.conformance.benchmarks import numpy_reference
+from inputmeta.conformance.benchmarks.measure import Run
+from inputmeta.conformance.benchmarks.workloads import BatchSequence, Config, Workload
 
 BUFFER_SETS = 3
 Buffers = dict[str, torch.Tensor]

@@ -1,4 +1,6 @@
-"""`python -m conformance.benchmarks.drawing`: what a generated case costs: to draw, to visit and to have expected."""
+"""`python -m inputmeta.conformance.benchmarks.drawing`: what a generated case costs: to draw, to visit and to have
+expected.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +14,14 @@ from typing import Annotated
 import msgspec
 import typer
 
-from conformance.batch import step_request
-from conformance.benchmarks.measure import Spread, collector_off, ratios, spread_of
-from conformance.benchmarks.report import cpu_model, write_json
-from conformance.cases import Case
-from conformance.drawn import for_each_case
-from conformance.generate import Profile, features
-from conformance.generate.profile import TIERS
-from conformance.version import VERSION
+from inputmeta.conformance.benchmarks.measure import Spread, collector_off, ratios, spread_of
+from inputmeta.conformance.benchmarks.report import cpu_model, write_json
+from inputmeta.conformance.campaign.generated import for_each_case
+from inputmeta.conformance.cases.model import Case
+from inputmeta.conformance.cases.request import step_request
+from inputmeta.conformance.generate import Profile, features
+from inputmeta.conformance.generate.profile import TIERS
+from inputmeta.conformance.version import VERSION
 
 NOTES = (
     "Processor time a case, median over the cases; ratios are taken case by case; the same cases in every run.",
@@ -94,7 +96,7 @@ def drawing(
 ) -> None:
     """Measures what a generated case costs, by tier: to draw, to visit, to have expected."""
     report = DrawingReport(
-        command=" ".join(["python -m conformance.benchmarks.drawing", *sys.argv[1:]]),
+        command=" ".join(["python -m inputmeta.conformance.benchmarks.drawing", *sys.argv[1:]]),
         version=VERSION,
         python=platform.python_version(),
         cpu=cpu_model(),

@@ -1,9 +1,9 @@
-"""The benchmark on a GPU: ``python -m conformance.benchmarks --device cuda --json FILE``.
+"""The benchmark on a GPU: ``python -m inputmeta.conformance.benchmarks --device cuda --json FILE``.
 
 Where it falls short, the profile says why; for the kernels of a decode step:
 
     ncu --set full --import-source on --kernel-name 'regex:zos' --launch-skip 20 --launch-count 2 -o decode \
-        python -m conformance.benchmarks --device cuda --scale full --repeat 1
+        python -m inputmeta.conformance.benchmarks --device cuda --scale full --repeat 1
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping
 import msgspec
 import torch
 
-from conformance.benchmarks.gpu_contenders import DecodeSide, GpuOperation, expansion_operations
-from conformance.benchmarks.gpu_measure import host_times, replay_times
-from conformance.benchmarks.measure import Run, ratios, spread_of
-from conformance.benchmarks.report import Measured, measured_cells, plain_table
-from conformance.benchmarks.workloads import SCALES, gpu_workloads
-from conformance.gpu.summary import Machine, machine
+from inputmeta.conformance.benchmarks.gpu_contenders import DecodeSide, GpuOperation, expansion_operations
+from inputmeta.conformance.benchmarks.gpu_measure import host_times, replay_times
+from inputmeta.conformance.benchmarks.measure import Run, ratios, spread_of
+from inputmeta.conformance.benchmarks.report import Measured, measured_cells, plain_table
+from inputmeta.conformance.benchmarks.workloads import SCALES, gpu_workloads
+from inputmeta.conformance.gpu.summary import Machine, machine
 
 NOTES = (
     "Medians of interleaved rounds, in brackets quartiles; ratios are taken round by round.",

@@ -20,8 +20,8 @@ from typing import Any
 
 import torch
 
-import engine
-from conformance.benchmarks.contenders import (
+from inputmeta import engine
+from inputmeta.conformance.benchmarks.contenders import (
     Buffers,
     EngineSide,
     construction_run,
@@ -30,8 +30,8 @@ from conformance.benchmarks.contenders import (
     tensors_of,
     window_expansion,
 )
-from conformance.benchmarks.measure import Run
-from conformance.benchmarks.workloads import Workload
+from inputmeta.conformance.benchmarks.measure import Run
+from inputmeta.conformance.benchmarks.workloads import Workload
 
 BUFFERS = 8
 """Of an expansion, in turn: 128 or 256 MiB in all, several times the L2 cache."""

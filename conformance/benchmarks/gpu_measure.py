@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from conformance.benchmarks.measure import Run, interleaved
+from inputmeta.conformance.benchmarks.measure import Run, interleaved
 
 REPLAYS = 20
 """Replays of a sample."""

@@ -29,6 +29,7 @@ def prepare_decode(
 
     `max_num_blocks`: columns of the caller's `block_tables` (I-4); None: as many as the batch needs. Cells right of a
     sequence's blocks hold whatever the memory held.
+
     """
     batch = read_batch(config, sequences)
     columns = max_num_blocks or max(1, int(batch.num_blocks.max()))

@@ -85,6 +85,7 @@ def _slots_of_tables(tables: Int32s, per_block: int, index: Int32s) -> None:
     """Writes ``tables[row, c // per_block] · per_block + c % per_block`` for every whole block that fits the columns.
 
     Cells of blocks that the tables do not define hold rubbish and lie right of every length.
+
     """
     rows, width = index.shape
     whole = min(tables.shape[1], width // per_block)

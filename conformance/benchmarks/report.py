@@ -134,6 +134,7 @@ def plain_table(heading: list[str], rows: list[list[str]]) -> str:
     a      b
     x     10
     long   5
+
     """
     widths = [max(len(row[column]) for row in [heading, *rows]) for column in range(len(heading))]
     lines = []

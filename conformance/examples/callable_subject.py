@@ -1,4 +1,4 @@
-"""A bare function as a subject: ``--subject conformance.examples.callable_subject:build``.
+"""A bare function as a subject: ``--subject inputmeta.conformance.examples.callable_subject:build``.
 
 It builds the lengths and indices of the decode paths with numpy. What it claims is what it answers to the probes; the
 prompt path it leaves out by raising NotImplementedError.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from conformance.subjects import Rejection, Request, Result
+from inputmeta.conformance.subjects import Rejection, Request, Result
 
 
 def build(request: Request) -> Result:

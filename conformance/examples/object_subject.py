@@ -1,4 +1,4 @@
-"""An object with claims as a subject: ``--subject conformance.examples.object_subject:BoundarySubject``.
+"""An object with claims as a subject: ``--subject inputmeta.conformance.examples.object_subject:BoundarySubject``.
 
 It fills the caller's buffers, rows past the batch included, and says how large a batch may be.
 """
@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from conformance.examples.callable_subject import refuse_broken
-from conformance.subjects import Capabilities, Rejection, Request, Result
+from inputmeta.conformance.examples.callable_subject import refuse_broken
+from inputmeta.conformance.subjects import Capabilities, Rejection, Request, Result
 
 NEUTRAL = {"positions": 0, "query_indices": 998244353, "valid_token_mask": 0}
 """What the rows past ``total_q`` hold, of each query-aligned field."""
@@ -28,7 +28,7 @@ class BoundarySubject:
     )
 
     def build(self, request: Request) -> Result:
-        """See :meth:`conformance.subjects.base.Subject.build`."""
+        """See :meth:`inputmeta.conformance.subjects.base.Subject.build`."""
         refuse_broken(request)
         queries = np.array([sequence.seqlen_q for sequence in request.sequences])
         keys = np.array([sequence.seqlen_k for sequence in request.sequences])

@@ -13,7 +13,7 @@ from math import gcd
 
 from hypothesis import strategies as st
 
-from conformance.cases import Config, Path, Sequence
+from inputmeta.conformance.cases.model import Config, Path, Sequence
 
 from .configs import RAW_SENTINEL, SENTINEL_ENTRY
 from .draws import INT32_MAX, INT32_MIN, pick

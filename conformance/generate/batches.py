@@ -7,7 +7,7 @@ from typing import cast
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from conformance.cases import Case, Config, Gather, Path, Sequence
+from inputmeta.conformance.cases.model import Case, Config, Gather, Path, Sequence
 
 from .assembly import steps
 from .configs import draw_config

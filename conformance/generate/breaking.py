@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from conformance.cases import Case, Config, Sequence
+from inputmeta.conformance.cases.model import Case, Config, Sequence
 
 from .extremes import edit_sequence
 

@@ -7,7 +7,7 @@ from math import lcm
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from conformance.cases import Case, Config, Sequence
+from inputmeta.conformance.cases.model import Case, Config, Sequence
 
 from .assembly import replaced
 from .breaking import BREAKERS, NOWHERE, Breaker, Place, is_decode, on_config, on_sequence

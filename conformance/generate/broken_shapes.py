@@ -9,7 +9,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from conformance.cases import Case, Config, Sequence
+from inputmeta.conformance.cases.model import Case, Config, Sequence
 
 from .assembly import replaced
 from .breaking import BREAKERS, NOWHERE, Breaker, Place, is_decode, is_prompt, on_config, on_sequence

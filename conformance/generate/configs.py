@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple, cast
 
 from hypothesis import strategies as st
 
-from conformance.cases import Config, Path
+from inputmeta.conformance.cases.model import Config, Path
 
 from .draws import INT32_MAX, chance, pick
 from .profile import Profile

@@ -32,6 +32,7 @@ class Coverage:
 
         Raises:
             KeyError: an id that is not declared.
+
         """
         ids = frozenset(visited)
         unknown = ids.difference(FEATURES)

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from hypothesis import strategies as st
 
-from conformance.cases import Config
+from inputmeta.conformance.cases.model import Config
 
 T = TypeVar("T")
 

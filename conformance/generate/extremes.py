@@ -9,7 +9,7 @@ from math import lcm
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from conformance.cases import Case, Config, Sequence
+from inputmeta.conformance.cases.model import Case, Config, Sequence
 
 from .assembly import replaced
 from .draws import INT32_MAX, pick

@@ -6,7 +6,7 @@ from collections.abc import Sequence as Items
 
 from hypothesis import strategies as st
 
-from conformance.cases import Gather, Sequence
+from inputmeta.conformance.cases.model import Gather, Sequence
 
 from .draws import INT32_MIN, chance, pick
 

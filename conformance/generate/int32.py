@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conformance.cases import Config, Path, Sequence
+from inputmeta.conformance.cases.model import Config, Path, Sequence
 
 from .draws import INT32_MAX
 
@@ -47,6 +47,7 @@ def highest_block_id(path: Path, config: Config, sequence: Sequence, block: int)
     >>> sequence = Sequence(seqlen_q=4, seqlen_k=4)
     >>> [highest_block_id("prompt", config, sequence, block) for block in (0, 1)] == [2**29 - 1, 2**31 - 1]
     True
+
     """
     slots = block_slots(path, config, sequence, block)
     return min(((INT32_MAX - offset) // per_block for per_block, offset in slots), default=INT32_MAX)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from conformance.cases import Case
+from inputmeta.conformance.cases.model import Case
 
 from . import broken_int32, broken_shapes
 from .breaking import BREAKERS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from conformance.cases import Path
+from inputmeta.conformance.cases.model import Path
 
 PATHS: tuple[Path, ...] = ("prompt", "decode", "decode_zos")
 YOCO_MODES = ("off", "mask", "compact")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from hypothesis import strategies as st
 
-from conformance.cases import Config, Path
+from inputmeta.conformance.cases.model import Config, Path
 
 from .configs import RAW_SENTINEL
 from .draws import INT32_MAX, chance, clipped, draw_length, length_marks, pick

@@ -1,4 +1,4 @@
-"""``python -m conformance.gpu``: see ``--help``."""
+"""``python -m inputmeta.conformance.gpu``: see ``--help``."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Annotated
 
 import typer
 
-from conformance import exits
-from conformance.console import fail, say
-from conformance.gpu.processes import ROOT
-from conformance.gpu.stages import OPTIONAL, SIDE_BY_SIDE, STAGES, Settings, run_build
-from conformance.gpu.summary import (
+from inputmeta.conformance import exits
+from inputmeta.conformance.console import fail, say
+from inputmeta.conformance.gpu.processes import ROOT
+from inputmeta.conformance.gpu.stages import OPTIONAL, SIDE_BY_SIDE, STAGES, Settings, run_build
+from inputmeta.conformance.gpu.summary import (
     FAILED,
     PASSED,
     SKIPPED,
@@ -108,7 +108,7 @@ def main(  # noqa: PLR0917 - a command has as many options as it has
         say(stage_line(new))
         write_summary(
             Summary(
-                command=" ".join(["python -m conformance.gpu", *sys.argv[1:]]),
+                command=" ".join(["python -m inputmeta.conformance.gpu", *sys.argv[1:]]),
                 commit=tool_output(*COMMIT).strip(),
                 machine=here,
                 verdict=verdict_of(stages),

@@ -1,6 +1,6 @@
 """The corpus and a fixed set of generated batches through one subject, in one process: what compute-sanitizer runs.
 
-    python -m conformance.gpu.batches [--subject engine-cuda] [--own-buffers] [--count 500]
+    python -m inputmeta.conformance.gpu.batches [--subject engine-cuda] [--own-buffers] [--count 500]
 
 The generated set is the same in every run of one Hypothesis version: its digest is printed. Results are compared as
 everywhere. ``--own-buffers`` runs only the pass on the subject's own buffers: they hold what the allocator left, so
@@ -20,18 +20,18 @@ from typing import Annotated
 import typer
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from conformance import exits
-from conformance.batch import store_case
-from conformance.campaigns import claimed_paths, profile_for, replay_command
-from conformance.casefile import CaseError, case_id
-from conformance.cases import Case
-from conformance.console import fail, say
-from conformance.corpus_tools import bundled_corpus, load_corpus
-from conformance.generate import Profile, batches
-from conformance.isolation.target import Target
-from conformance.report import describe
-from conformance.runner import run_case
-from conformance.subjects import Subject, SubjectError, load_subject
+from inputmeta.conformance import exits
+from inputmeta.conformance.campaign.runs import claimed_paths, profile_for, replay_command
+from inputmeta.conformance.cases.corpus import bundled_corpus, load_corpus
+from inputmeta.conformance.cases.files import CaseError, case_id
+from inputmeta.conformance.cases.model import Case
+from inputmeta.conformance.cases.request import store_case
+from inputmeta.conformance.check.report import describe
+from inputmeta.conformance.check.runner import run_case
+from inputmeta.conformance.console import fail, say
+from inputmeta.conformance.generate import Profile, batches
+from inputmeta.conformance.subjects import Subject, SubjectError, load_subject
+from inputmeta.conformance.workers.target import Target
 
 COUNT = 500
 SEED = 4

@@ -8,14 +8,14 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from conformance.gpu.processes import ROOT, Python, Ran, run
+from inputmeta.conformance.gpu.processes import ROOT, Python, Ran, run
 
 TIMEOUT = 900.0
 
 
 @dataclass(frozen=True)
 class Build:
-    """A folder that holds the package ``engine``, or the step of its build that failed."""
+    """A folder that holds the package ``inputmeta`` with its own engine, or the step of its build that failed."""
 
     site: Path
     failed: Ran | None = None
@@ -27,6 +27,7 @@ def build_engine(folder: Path, *, plant: str = "", architecture: str = "", jobs:
     ``plant``: the CMake variable INPUTMETA_PLANT, the fault to compile in. ``architecture``: the GPU's, in CMake's
     notation ("90"); all that csrc names if left out. Needs cmake, a C++20 compiler, nvcc and the
     Python package pybind11; no network.
+
     """
     tree, site = folder / "cmake", folder / "site"
     # The interpreter's own cmake and ninja, if it has them, before the system's.
@@ -56,5 +57,15 @@ def build_engine(folder: Path, *, plant: str = "", architecture: str = "", jobs:
         if ran.code:
             return Build(site, ran)
     ignored = shutil.ignore_patterns("__pycache__", "*.so")
-    shutil.copytree(ROOT / "csrc" / "engine", site / "engine", ignore=ignored, dirs_exist_ok=True)
+    shutil.copytree(ROOT / "csrc" / "engine", lay_out(site) / "engine", ignore=ignored, dirs_exist_ok=True)
     return Build(site)
+
+
+def lay_out(site: Path) -> Path:
+    """The folder of the package ``inputmeta`` under ``site``: the checkout's, the engine left out."""
+    package = site / "inputmeta"
+    package.mkdir(parents=True, exist_ok=True)
+    shutil.copy(ROOT / "inputmeta" / "__init__.py", package)
+    for part in ("oracle", "conformance", "corpus"):
+        (package / part).symlink_to(ROOT / part)
+    return package

@@ -12,15 +12,18 @@ from pathlib import Path
 
 import msgspec
 
-from conformance import exits
-from conformance.gpu.builds import build_engine
-from conformance.gpu.processes import Python, Ran, run
-from conformance.gpu.sanitizers import BY_NAME, sanitize
+from inputmeta.conformance import exits
+from inputmeta.conformance.gpu.builds import build_engine
+from inputmeta.conformance.gpu.processes import Python, Ran, run
+from inputmeta.conformance.gpu.sanitizers import BY_NAME, sanitize
 
 TIMEOUT = 600.0
 SUITE, LAUNCHES = "suite", "launches"
 """What may catch a fault, beside the sanitizers' names: corpus and generated batches, or the tests of launches."""
-LAUNCH_TESTS = ("conformance/tests/gpu/test_launches.py", "conformance/tests/gpu/test_graph.py")
+LAUNCH_TESTS = (
+    "inputmeta/conformance/gpu/tests/device/test_launches.py",
+    "inputmeta/conformance/gpu/tests/device/test_graph.py",
+)
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,7 @@ def run_catcher(catcher: str, python: Python, folder: Path, count: int) -> Ran:
         command = python.module("pytest", "-q", "-x", "-p", "no:cacheprovider", "-n", "0", *LAUNCH_TESTS)
     else:
         command = python.module(
-            "conformance.gpu.batches", "--count", str(count), "--save-dir", str(folder / "failures")
+            "inputmeta.conformance.gpu.batches", "--count", str(count), "--save-dir", str(folder / "failures")
         )
     return run(command, folder / f"{catcher}.log", python.environment(), TIMEOUT)
 

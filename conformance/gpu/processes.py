@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).resolve().parents[2]
 """The checkout."""
 TAIL_LINES = 15
 TIMED_OUT = 124
@@ -42,7 +42,7 @@ class Python:
 
     def inputmeta(self, *arguments: str) -> list[str]:
         """The command ``inputmeta`` with this interpreter."""
-        return [*self.command, "-c", "from conformance.cli import main; main()", *arguments]
+        return [*self.command, "-c", "from inputmeta.conformance.commands.main import main; main()", *arguments]
 
 
 def finder_module(finder: object) -> str:

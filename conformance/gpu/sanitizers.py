@@ -1,4 +1,4 @@
-"""compute-sanitizer over :mod:`conformance.gpu.batches`: one process a tool."""
+"""compute-sanitizer over :mod:`inputmeta.conformance.gpu.batches`: one process a tool."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from conformance.gpu.processes import Python, Ran, run
+from inputmeta.conformance.gpu.processes import Python, Ran, run
 
 COMMAND = "compute-sanitizer"
 FOUND_ERRORS = 99
@@ -64,7 +64,7 @@ def available() -> bool:
 def sanitize(tool: Tool, python: Python, folder: Path, *, count: int, timeout: float = TIMEOUT) -> Sanitized:
     """Run the corpus and ``count`` generated batches under one tool; its report is ``folder``/NAME.log."""
     batches = python.module(
-        "conformance.gpu.batches",
+        "inputmeta.conformance.gpu.batches",
         *("--count", str(count), "--save-dir", str(folder / f"{tool.name}-failures")),
         *(("--own-buffers",) if tool.own_buffers else ()),
     )

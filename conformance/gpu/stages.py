@@ -8,17 +8,17 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from conformance import exits
-from conformance.gpu.builds import build_engine
-from conformance.gpu.plants import PLANTS, Plant, catch_all, failing_controls
-from conformance.gpu.processes import Python, Ran, run
-from conformance.gpu.sanitizers import COMMAND, TOOLS, Tool, available, sanitize
-from conformance.gpu.summary import FAILED, NO_GPU, PASSED, SKIPPED, Stage, counted_tests
+from inputmeta.conformance import exits
+from inputmeta.conformance.gpu.builds import build_engine
+from inputmeta.conformance.gpu.plants import PLANTS, Plant, catch_all, failing_controls
+from inputmeta.conformance.gpu.processes import Python, Ran, run
+from inputmeta.conformance.gpu.sanitizers import COMMAND, TOOLS, Tool, available, sanitize
+from inputmeta.conformance.gpu.summary import FAILED, NO_GPU, PASSED, SKIPPED, Stage, counted_tests
 
 SUBJECT = ("--subject", "engine-cuda")
 LIMIT = 1500.0
 """Seconds after which a process is stopped: far more than any stage takes."""
-TEST_FOLDERS = ("csrc/tests", "conformance/tests/gpu")
+TEST_FOLDERS = ("csrc/tests", "inputmeta/conformance/gpu/tests/device")
 """The engine's tests and those of the suite that need a GPU. The suite's other tests are the same everywhere (ci/test),
 and a GPU does them harm: each worker process would open it."""
 
@@ -163,7 +163,7 @@ def run_plants(settings: Settings) -> Stage:
 def run_benchmark(settings: Settings) -> Stage:
     """The benchmark on the GPU; its times are nobody's verdict."""
     target = settings.out / "benchmark.json"
-    command = settings.python.module("conformance.benchmarks", "--device", "cuda", "--json", str(target))
+    command = settings.python.module("inputmeta.conformance.benchmarks", "--device", "cuda", "--json", str(target))
     return command_stage(settings, "benchmark", command, lambda _: target.name)
 
 

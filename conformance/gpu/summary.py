@@ -15,7 +15,7 @@ import msgspec
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 NO_GPU = "no GPU"
 """Why a test that needs one was skipped."""
-GPU_TESTS = "conformance.tests.gpu"
+GPU_TESTS = "inputmeta.conformance.gpu.tests.device"
 PACKAGES = ("inputmeta-conformance", "torch", "triton", "numpy", "hypothesis", "pytest")
 
 

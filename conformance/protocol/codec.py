@@ -8,8 +8,8 @@ from typing import Any, BinaryIO, Literal, NoReturn
 import msgspec
 import numpy as np
 
-from conformance.casefile import plain_text
-from conformance.protocol.messages import DTYPES, ProgramMessage, SuiteMessage
+from inputmeta.conformance.cases.files import plain_text
+from inputmeta.conformance.protocol.messages import DTYPES, ProgramMessage, SuiteMessage
 
 MAX_FRAME = 256 * 2**20
 """Largest body of a frame, bytes."""

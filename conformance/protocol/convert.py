@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-import oracle
-from conformance import cases
-from conformance.protocol import messages as wire
-from conformance.protocol.codec import ProtocolError
-from conformance.subjects.base import Capabilities, Rejection, Request, Result
+from inputmeta import oracle
+from inputmeta.conformance.cases import model as cases
+from inputmeta.conformance.protocol import messages as wire
+from inputmeta.conformance.protocol.codec import ProtocolError
+from inputmeta.conformance.subjects.base import Capabilities, Rejection, Request, Result
 
 CONFIG_LISTS = ("dense_ratios", "sparse_ratios", "lookup_table")
 SEQUENCE_LISTS = ("block_table", "token_ids", "draft_tokens", "compressed_tokens", "recent_tokens")
@@ -33,6 +33,7 @@ def build_message(request: Request, number: int) -> wire.Build:
 
     Raises:
         BeyondInt64Error: a value does not fit in int64.
+
     """
     config = {name: getattr(request.config, name) for name in wire.Config.__struct_fields__}
     config |= {name: int64_array(config[name]) for name in CONFIG_LISTS}

@@ -12,7 +12,7 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 import numpy as np
 
-from conformance.casefile import plain_text
+from inputmeta.conformance.cases.files import plain_text
 
 VERSION = 1
 """Version of the protocol, the ``protocol`` of both hellos."""
@@ -183,7 +183,7 @@ class Bye(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True,
 
 
 class Claims(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a program claims; see :class:`conformance.subjects.base.Capabilities`."""
+    """What a program claims; see :class:`inputmeta.conformance.subjects.base.Capabilities`."""
 
     paths: Names
     fields: Names

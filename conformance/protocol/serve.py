@@ -1,4 +1,4 @@
-"""A Python subject as a program that speaks the protocol: ``python -m conformance.protocol.serve SUBJECT``.
+"""A Python subject as a program that speaks the protocol: ``python -m inputmeta.conformance.protocol.serve SUBJECT``.
 
 Answers go to the standard output that the process was started with. The subject does not get at it: what it prints
 goes to standard error, and its standard input is empty.
@@ -11,9 +11,9 @@ import sys
 from collections.abc import Mapping
 from typing import BinaryIO
 
-from conformance.protocol import convert
-from conformance.protocol import messages as wire
-from conformance.protocol.codec import (
+from inputmeta.conformance.protocol import convert
+from inputmeta.conformance.protocol import messages as wire
+from inputmeta.conformance.protocol.codec import (
     ProtocolError,
     decode_frame,
     decode_line,
@@ -22,8 +22,8 @@ from conformance.protocol.codec import (
     read_frame,
     read_line,
 )
-from conformance.subjects.base import Rejection, Request, Subject, is_device_error
-from conformance.subjects.loading import SubjectError, load_subject
+from inputmeta.conformance.subjects.base import Rejection, Request, Subject, is_device_error
+from inputmeta.conformance.subjects.loading import SubjectError, load_subject
 
 NO_SUBJECT = 125
 """Exit code where there is no subject to serve."""
@@ -174,7 +174,7 @@ def main(arguments: list[str]) -> int:
     lines = arguments[:1] == ["--json"]
     names = arguments[lines:]
     if len(names) != 1:
-        sys.stderr.write("usage: python -m conformance.protocol.serve [--json] SUBJECT\n")
+        sys.stderr.write("usage: python -m inputmeta.conformance.protocol.serve [--json] SUBJECT\n")
         return 2
     source, sink = own_streams()
     try:

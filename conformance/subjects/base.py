@@ -8,8 +8,8 @@ from typing import Protocol
 
 import numpy as np
 
-import oracle
-from conformance.cases import Gather, Path
+from inputmeta import oracle
+from inputmeta.conformance.cases.model import Gather, Path
 
 Result = Mapping[str, "np.ndarray | int | bool"]
 """Fields by flat key (``klen.4``): int32 or bool arrays, plain scalars as int or bool."""

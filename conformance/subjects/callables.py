@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-import oracle
-from conformance.cases import Gather, Path
-from conformance.subjects.base import Capabilities, Request, Result
+from inputmeta import oracle
+from inputmeta.conformance.cases.model import Gather, Path
+from inputmeta.conformance.subjects.base import Capabilities, Request, Result
 
 CONFIG = oracle.MetadataConfig(
     block_size=8,
@@ -37,7 +37,7 @@ class CallableSubject:
         self.capabilities: Capabilities = probed_claims(function) if claimed is None else claimed
 
     def build(self, request: Request) -> Result:
-        """See :meth:`conformance.subjects.base.Subject.build`."""
+        """See :meth:`inputmeta.conformance.subjects.base.Subject.build`."""
         return self.function(request)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
-import oracle
+from inputmeta import oracle
 
 SOURCE = Path(oracle.__file__).parent
 
@@ -46,6 +46,7 @@ def patched_source(module: str, old: str, new: str) -> str:
 
     Raises:
         PatchError: ``old`` does not stand exactly once in it.
+
     """
     source = (SOURCE / f"{module}.py").read_text(encoding="utf-8")
     if source.count(old) != 1:

@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
-import engine
-import oracle
-from conformance.cases import Gather
-from conformance.subjects.base import Capabilities, Rejection, Request, Result
+from inputmeta import engine, oracle
+from inputmeta.conformance.cases.model import Gather
+from inputmeta.conformance.subjects.base import Capabilities, Rejection, Request, Result
 
 SEQUENCE_FIELDS = (
     "seqlen_q",
@@ -47,7 +46,7 @@ class EngineSubject:
         )
 
     def build(self, request: Request) -> Result:
-        """See :meth:`conformance.subjects.base.Subject.build`."""
+        """See :meth:`inputmeta.conformance.subjects.base.Subject.build`."""
         out = None if request.out is None else tensors_over(request.out)
         flat = self.container(request, out).to_flatten_dict()
         return {key: value.numpy() if isinstance(value, torch.Tensor) else value for key, value in flat.items()}
@@ -154,6 +153,7 @@ def tensors_over(
     """The arrays as tensors of the same memory; arrays that are views of one allocation are views of one storage.
 
     ``place`` gives the memory that stands for one whole allocation, which it gets as a flat tensor; by default itself.
+
     """
     storages: dict[int, torch.Tensor] = {}
     tensors = {}

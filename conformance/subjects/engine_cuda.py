@@ -10,13 +10,13 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-import engine
-from conformance.subjects.base import Request, Result
-from conformance.subjects.engine import Buffers, EngineSubject, tensors_over
-from conformance.subjects.loading import SubjectError
-from conformance.subjects.oracle import UNDEFINED
-from oracle.blocks import block_count
-from oracle.units import Token
+from inputmeta import engine
+from inputmeta.conformance.subjects.base import Request, Result
+from inputmeta.conformance.subjects.engine import Buffers, EngineSubject, tensors_over
+from inputmeta.conformance.subjects.loading import SubjectError
+from inputmeta.conformance.subjects.oracle import UNDEFINED
+from inputmeta.oracle.blocks import block_count
+from inputmeta.oracle.units import Token
 
 
 class EngineCudaSubject(EngineSubject):
@@ -38,7 +38,7 @@ class EngineCudaSubject(EngineSubject):
         self.device = torch.device(device)
 
     def build(self, request: Request) -> Result:
-        """See :meth:`conformance.subjects.base.Subject.build`."""
+        """See :meth:`inputmeta.conformance.subjects.base.Subject.build`."""
         if request.out is None:
             flat = self.container(request).to_flatten_dict()
             return {key: self.fetched(key, value, request) for key, value in flat.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.metadata import EntryPoint, entry_points
 
-from conformance.subjects.loading import FORMS, SubjectError
+from inputmeta.conformance.subjects.loading import FORMS, SubjectError
 
 GROUP = "inputmeta.subjects"
 
@@ -19,6 +19,7 @@ def entry_point_object(name: str) -> object:
 
     Raises:
         SubjectError: no package brings it, or several bring different ones.
+
     """
     found = {point.value: point for point in installed() if point.name == name}
     if not found:

@@ -7,12 +7,12 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import cast
 
-from conformance.subjects.base import Capabilities, Subject
+from inputmeta.conformance.subjects.base import Capabilities, Subject
 
 BUNDLED = {
-    "engine": "conformance.subjects.engine:EngineSubject",
-    "engine-cuda": "conformance.subjects.engine_cuda:EngineCudaSubject",
-    "oracle": "conformance.subjects.oracle:OracleSubject",
+    "engine": "inputmeta.conformance.subjects.engine:EngineSubject",
+    "engine-cuda": "inputmeta.conformance.subjects.engine_cuda:EngineCudaSubject",
+    "oracle": "inputmeta.conformance.subjects.oracle:OracleSubject",
 }
 """Names of the bundled subjects, and where they are."""
 
@@ -26,7 +26,7 @@ def load_subject(name: str) -> Subject:
 
     What ``package.module:name`` and an entry point stand for is a subject; or a class or function that gives one when
     called without arguments; or a callable that takes a request, whose claims are probed
-    (:mod:`conformance.subjects.callables`).
+    (:mod:`inputmeta.conformance.subjects.callables`).
 
     Raises:
         SubjectError: it cannot be imported, or is no subject.
@@ -50,17 +50,17 @@ FORMS = "engine, engine-cuda, oracle, fault:ID, zoo:NAME, package.module:name, o
 def _load(name: str) -> Subject:
     module, colon, attribute = BUNDLED.get(name, name).partition(":")
     if not colon:
-        from conformance.subjects.entry_points import entry_point_object  # noqa: PLC0415 - reads every distribution
+        from inputmeta.conformance.subjects.entry_points import entry_point_object  # noqa: PLC0415 - reads every distribution
 
         return subject_from(entry_point_object(name), name)
     if not module or not attribute:
         raise SubjectError(f"subject {name}: none of {FORMS}")
     if module == "fault":
-        from conformance.faults import fault_subject  # noqa: PLC0415 - the copies are made only when asked for
+        from inputmeta.conformance.mutants.formulas import fault_subject  # noqa: PLC0415 - the copies are made only when asked for
 
         return fault_subject(attribute)
     if module == "zoo":
-        from conformance.zoo import zoo_subject  # noqa: PLC0415 - as above
+        from inputmeta.conformance.mutants import zoo_subject  # noqa: PLC0415 - as above
 
         return zoo_subject(attribute)
     found: object = importlib.import_module(module)
@@ -82,7 +82,7 @@ def subject_from(found: object, name: str) -> Subject:
     if hasattr(found, "build"):
         return cast(Subject, found)
     if callable(found):
-        from conformance.subjects.callables import CallableSubject  # noqa: PLC0415 - rarely needed
+        from inputmeta.conformance.subjects.callables import CallableSubject  # noqa: PLC0415 - rarely needed
 
         return CallableSubject(found, name)
     raise SubjectError(f"subject {name}: has no attribute build and is no callable")
@@ -109,7 +109,7 @@ def claims_problem(subject: Subject) -> str | None:
             return f"has no attribute {attribute}"
     claims = subject.capabilities
     if not isinstance(claims, Capabilities):
-        return f"capabilities is {type(claims).__name__}, not conformance.subjects.Capabilities"
+        return f"capabilities is {type(claims).__name__}, not inputmeta.conformance.subjects.Capabilities"
     for name, value in vars(claims).items():
         kind = CLAIM_KINDS.get(type(getattr(Capabilities, name, frozenset())), "a number or None")
         if not CLAIM_CHECKS[kind](value):

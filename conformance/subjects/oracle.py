@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-import oracle
-from conformance.subjects.base import Capabilities, Rejection, Request, Result
+from inputmeta import oracle
+from inputmeta.conformance.subjects.base import Capabilities, Rejection, Request, Result
 
 UNDEFINED = 0x6B6B6B6B
 """What a cell that is not defined holds in a fresh array: a value that no comparison may ever read."""
@@ -31,7 +31,7 @@ class OracleSubject:
         )
 
     def build(self, request: Request) -> Result:
-        """See :meth:`conformance.subjects.base.Subject.build`."""
+        """See :meth:`inputmeta.conformance.subjects.base.Subject.build`."""
         try:
             fields = self.module.expected_fields(
                 request.path,

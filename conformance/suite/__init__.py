@@ -1,1 +1,3 @@
-"""The suite of ``pytest --pyargs conformance --subject NAME``: a test a field and path, a refusal, a corpus case."""
+"""The suite of ``pytest --pyargs inputmeta.conformance --subject NAME``: a test a field and path, a refusal, a corpus
+case.
+"""

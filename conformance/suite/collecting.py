@@ -7,13 +7,10 @@ environment. JUnit reports of two machines could not be compared; so the suite's
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 
 import pytest
 
-from conformance.pytest_plugin import SUITE
-
-FOLDER = Path(__file__).parent
+from inputmeta.conformance.suite.plugin import FOLDER, SUITE
 
 
 class PackageFolder(pytest.Directory):
@@ -50,8 +47,8 @@ class SuiteModule(pytest.Module):
 
 def keywords(item: pytest.Function) -> set[str]:
     """Formulas, tags and the file name that a test can be selected by."""
-    import oracle  # noqa: PLC0415 - not before there is a suite to run
-    from conformance.suite.session import CorpusCase  # noqa: PLC0415
+    from inputmeta import oracle  # noqa: PLC0415 - not before there is a suite to run
+    from inputmeta.conformance.suite.session import CorpusCase  # noqa: PLC0415
 
     arguments = item.callspec.params
     case, field = arguments.get("case"), arguments.get("field")

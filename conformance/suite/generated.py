@@ -14,19 +14,19 @@ from functools import cached_property
 
 import msgspec
 
-from conformance.batch import step_request
-from conformance.campaigns import described, profile_for, stored
-from conformance.cases import Case
-from conformance.drawn import for_each_case
-from conformance.failures import Failure, case_size
-from conformance.fuzz import ROUND_EXAMPLES, Campaign, fuzz, reported_case
-from conformance.generate import Profile
-from conformance.generate.int32 import block_count
-from conformance.isolation.examine import Examiner
-from conformance.known import KnownFailure, KnownFailures
-from conformance.runner import Outcome
-from conformance.suite.session import Judgement, Setup
-from conformance.verdicts import Finding, Verdict, field_name
+from inputmeta.conformance.campaign.examine import Examiner
+from inputmeta.conformance.campaign.failures import Failure, case_size
+from inputmeta.conformance.campaign.fuzz import ROUND_EXAMPLES, Campaign, fuzz, reported_case
+from inputmeta.conformance.campaign.generated import for_each_case
+from inputmeta.conformance.campaign.known import KnownFailure, KnownFailures
+from inputmeta.conformance.campaign.runs import described, profile_for, stored
+from inputmeta.conformance.cases.model import Case
+from inputmeta.conformance.cases.request import step_request
+from inputmeta.conformance.check.runner import Outcome
+from inputmeta.conformance.check.verdicts import Finding, Verdict, field_name
+from inputmeta.conformance.generate import Profile
+from inputmeta.conformance.generate.int32 import block_count
+from inputmeta.conformance.suite.session import Judgement, Setup
 
 INVALID_SHARE = 0.25
 """Share of the batches that break a precondition."""

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn, Protocol
 
 import pytest
 
-import oracle
-from conformance.campaigns import Run, opened
-from conformance.casefile import CaseError, case_id
-from conformance.cases import Case
-from conformance.console import readable
-from conformance.corpus_tools import load_corpus
-from conformance.isolation.target import Target
-from conformance.known import KnownFailure, KnownFailures, KnownFailuresError
-from conformance.subjects import SubjectError
+from inputmeta import oracle
+from inputmeta.conformance.campaign.known import KnownFailure, KnownFailures, KnownFailuresError
+from inputmeta.conformance.campaign.runs import Run, opened
+from inputmeta.conformance.cases.corpus import load_corpus
+from inputmeta.conformance.cases.files import CaseError, case_id
+from inputmeta.conformance.cases.model import Case
+from inputmeta.conformance.console import readable
+from inputmeta.conformance.subjects import SubjectError
+from inputmeta.conformance.workers.target import Target
 
 if TYPE_CHECKING:
-    from conformance.suite.generated import PathResults, Unit
+    from inputmeta.conformance.suite.generated import PathResults, Unit
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class SuiteSession:
 
     def generated(self, path: str) -> PathResults:
         """What the generated batches of a path gave; they are run the first time that a test asks."""
-        from conformance.suite.generated import PathResults  # noqa: PLC0415 - it needs this module's types
+        from inputmeta.conformance.suite.generated import PathResults  # noqa: PLC0415 - it needs this module's types
 
         if path not in self.results:
             self.results[path] = PathResults(self.setup, path).run()
@@ -120,6 +120,7 @@ def corpus_cases(folder: Path) -> list[CorpusCase]:
 
     Raises:
         CaseError: a file that cannot be used, or two with the same content.
+
     """
     cases: dict[str, CorpusCase] = {}
     for file, case in load_corpus(folder):

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import oracle
-from conformance.known import KnownFailures, KnownFailuresError
-from conformance.pytest_plugin import SUITE, corpus_folder
-from conformance.suite.session import all_fields, all_refusals, corpus_cases
-from conformance.version import VERSION
+from inputmeta import oracle
+from inputmeta.conformance.campaign.known import KnownFailures, KnownFailuresError
+from inputmeta.conformance.suite.plugin import SUITE, corpus_folder
+from inputmeta.conformance.suite.session import all_fields, all_refusals, corpus_cases
+from inputmeta.conformance.version import VERSION
 
 if TYPE_CHECKING:
     from xdist.remote import Producer
@@ -51,7 +51,7 @@ class Tally:
         """Share out the tests by the batches that they need, unless the user chose another way than the usual."""
         if config.getoption("dist") != "load":
             return None
-        from conformance.suite.scheduling import SuiteScheduling  # noqa: PLC0415 - pytest-xdist may not be installed
+        from inputmeta.conformance.suite.scheduling import SuiteScheduling  # noqa: PLC0415 - pytest-xdist may not be installed
 
         return SuiteScheduling(config, log)
 

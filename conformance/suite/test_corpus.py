@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.campaigns import described, stored
-from conformance.casefile import CaseError
-from conformance.failures import Failure
-from conformance.isolation.examine import TIMES, Examiner
-from conformance.isolation.session import Mark
-from conformance.known import KnownFailure
-from conformance.pytest_plugin import corpus_folder
-from conformance.subjects import SubjectError
-from conformance.suite.session import CorpusCase, Judgement, Record, SuiteSession, corpus_cases, fail
-from conformance.verdicts import Finding, Verdict
+from inputmeta.conformance.campaign.examine import TIMES, Examiner
+from inputmeta.conformance.campaign.failures import Failure
+from inputmeta.conformance.campaign.known import KnownFailure
+from inputmeta.conformance.campaign.runs import described, stored
+from inputmeta.conformance.campaign.session import Mark
+from inputmeta.conformance.cases.files import CaseError
+from inputmeta.conformance.check.verdicts import Finding, Verdict
+from inputmeta.conformance.subjects import SubjectError
+from inputmeta.conformance.suite.plugin import corpus_folder
+from inputmeta.conformance.suite.session import CorpusCase, Judgement, Record, SuiteSession, corpus_cases, fail
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -63,6 +63,7 @@ def message(suite: SuiteSession, case: CorpusCase, finding: Finding, mark: Mark)
     """The message on a finding, or the entry that knows it as what it turns out to be.
 
     The first case of a signature is replayed in full, the others once.
+
     """
     run = suite.setup.run
     times = 1 if finding.signature in suite.labelled else TIMES

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-import oracle
-from conformance.suite.generated import ANSWER
-from conformance.suite.session import Record, SuiteSession, all_fields, all_refusals
+from inputmeta import oracle
+from inputmeta.conformance.suite.generated import ANSWER
+from inputmeta.conformance.suite.session import Record, SuiteSession, all_fields, all_refusals
 
 
 @pytest.mark.parametrize("path", oracle.PATHS)

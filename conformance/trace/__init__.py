@@ -1,13 +1,13 @@
 """Replay of request traces: a small continuous-batching scheduler whose every batch goes to subject and oracle."""
 
-from conformance.trace.counts import Counts
-from conformance.trace.options import TraceOptions, trace_config
-from conformance.trace.progress import TraceProgress, summary_lines
-from conformance.trace.reader import TraceError, TraceRequest, count_requests, read_trace
-from conformance.trace.replay import TraceResult, replay_trace
-from conformance.trace.rows import choose_rows
-from conformance.trace.scheduler import Scheduler
-from conformance.trace.steps import PLACEHOLDER, Step, step_case
+from inputmeta.conformance.campaign.trace import TraceResult, replay_trace
+from inputmeta.conformance.commands.trace_progress import TraceProgress, summary_lines
+from inputmeta.conformance.trace.counts import Counts
+from inputmeta.conformance.trace.options import TraceOptions, trace_config
+from inputmeta.conformance.trace.reader import TraceError, TraceRequest, count_requests, read_trace
+from inputmeta.conformance.trace.rows import choose_rows
+from inputmeta.conformance.trace.scheduler import Scheduler
+from inputmeta.conformance.trace.steps import PLACEHOLDER, Step, step_case
 
 __all__ = [
     "PLACEHOLDER",

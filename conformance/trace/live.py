@@ -6,11 +6,11 @@ import random
 from array import array
 from dataclasses import dataclass, field
 
-import oracle
-from conformance.trace.blocks import Node
-from conformance.trace.options import TraceOptions
-from conformance.trace.reader import TraceRequest
-from conformance.trace.tokens import VOCABULARY, compress, generated_tokens, prompt_tokens
+from inputmeta import oracle
+from inputmeta.conformance.trace.blocks import Node
+from inputmeta.conformance.trace.options import TraceOptions
+from inputmeta.conformance.trace.reader import TraceRequest
+from inputmeta.conformance.trace.tokens import VOCABULARY, compress, generated_tokens, prompt_tokens
 
 COMPRESS_EVERY = 8
 """The compressed history grows by whole groups of this many tokens, so that 0 to 7 known tokens stay raw."""

@@ -6,9 +6,9 @@ from array import array
 from dataclasses import dataclass, replace
 from typing import Literal
 
-import oracle
-from conformance.trace.reader import HASH_BLOCK_TOKENS
-from conformance.trace.tokens import COMPRESSED_VOCABULARY, lookup_table
+from inputmeta import oracle
+from inputmeta.conformance.trace.reader import HASH_BLOCK_TOKENS
+from inputmeta.conformance.trace.tokens import COMPRESSED_VOCABULARY, lookup_table
 
 RING_STEP = 8
 """The ring is W plus the drafts, rounded up to this many slots: with W = 128 and 3 drafts 136, no power of two."""
@@ -29,7 +29,7 @@ class TraceOptions:
     limit: int | None = None
     """Requests to read; None: all."""
     rows: int | None = 512
-    """Rows of each sequence to compare (:func:`conformance.trace.rows.choose_rows`); None: every row."""
+    """Rows of each sequence to compare (:func:`inputmeta.conformance.trace.rows.choose_rows`); None: every row."""
 
     chunk_tokens: int = 8192
     """Prompt tokens that one step computes at most, over all its sequences."""

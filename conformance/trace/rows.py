@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 
-import oracle
+from inputmeta import oracle
 
 BESIDE = (-1, 0, 1)
 
@@ -33,6 +33,7 @@ def choose_rows(
     (10, 0, [89, 90, 91])
     >>> choose_rows(config, [short], 8) is None
     True
+
     """
     if limit is not None and limit < 1:
         raise ValueError(f"limit: {limit}: must be at least 1")

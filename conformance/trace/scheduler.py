@@ -27,14 +27,14 @@ import random
 from array import array
 from collections.abc import Iterable, Iterator
 
-import oracle
-from conformance.cases import Path
-from conformance.trace.blocks import BlockPool, Node
-from conformance.trace.counts import Counts
-from conformance.trace.live import Live
-from conformance.trace.options import TraceOptions, trace_config
-from conformance.trace.reader import TraceRequest
-from conformance.trace.steps import PLACEHOLDER, Step, placeholder
+from inputmeta import oracle
+from inputmeta.conformance.cases.model import Path
+from inputmeta.conformance.trace.blocks import BlockPool, Node
+from inputmeta.conformance.trace.counts import Counts
+from inputmeta.conformance.trace.live import Live
+from inputmeta.conformance.trace.options import TraceOptions, trace_config
+from inputmeta.conformance.trace.reader import TraceRequest
+from inputmeta.conformance.trace.steps import PLACEHOLDER, Step, placeholder
 
 MAX_PLACEHOLDERS = 8
 """Placeholders that a step is padded with at most."""

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-import oracle
-from conformance.cases import Case, Config, Origin, Path, Sequence
-from conformance.trace.options import TraceOptions
+from inputmeta import oracle
+from inputmeta.conformance.cases.model import Case, Config, Origin, Path, Sequence
+from inputmeta.conformance.trace.options import TraceOptions
 
 PLACEHOLDER = -1
 """Stands for a request's number in :attr:`Step.requests`."""
@@ -56,7 +56,7 @@ def placeholder(options: TraceOptions) -> oracle.SequenceMetadata:
 def step_case(step: Step, config: oracle.MetadataConfig, seed: int | None = None) -> Case:
     """The step as a case: values alone, nothing of the schedule that led to it. Copies every token of the batch.
 
-    ``id`` and ``expected`` are left to :func:`conformance.batch.complete_case`.
+    ``id`` and ``expected`` are left to :func:`inputmeta.conformance.cases.request.complete_case`.
     """
     return Case(
         schema="inputmeta-case/1",

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from conformance.cases import Array, Case, Cell, StepExpected
-from conformance.corpus_tools import load_corpus
+from inputmeta.conformance.cases.corpus import load_corpus
+from inputmeta.conformance.cases.model import Array, Case, Cell, StepExpected
 
 Pins = dict[str, str]
 CheckPins = Callable[[str, Pins], None]

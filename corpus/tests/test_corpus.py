@@ -8,12 +8,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-import oracle
-from conformance.casefile import load_case
-from conformance.cases import Case, StepExpected
-from conformance.corpus_tools import BUG_CLASSES, lint_corpus
-from conformance.runner import run_case
-from conformance.subjects.oracle import OracleSubject
+from inputmeta import oracle
+from inputmeta.conformance.cases.corpus import BUG_CLASSES, lint_corpus
+from inputmeta.conformance.cases.files import load_case
+from inputmeta.conformance.cases.model import Case, StepExpected
+from inputmeta.conformance.check.runner import run_case
+from inputmeta.conformance.subjects.oracle import OracleSubject
 
 CASES = Path(__file__).parents[1] / "cases"
 FILES = sorted(CASES.glob("*.json"))

@@ -7,7 +7,7 @@ from collections import defaultdict
 import msgspec
 import pytest
 
-from conformance.cases import Array, Case
+from inputmeta.conformance.cases.model import Array, Case
 
 OF_ONE_RANK = {
     *("mirror_cp_index", "positions", "gate_force_random_cp", "valid_token_mask", "query_indices", "ngram_token_ids"),

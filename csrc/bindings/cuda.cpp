@@ -1,4 +1,4 @@
-// The Python module engine._cuda: launches. Tensors cross as (address, shape, dtype), as in engine._core, but in a
+// The Python module inputmeta.engine._cuda: launches. Tensors cross as (address, shape, dtype), as in engine._core, but in a
 // device's memory; Python has checked that they lie there. Nothing here waits for the device; a launch may wait for room
 // in its queue, so it is made without the GIL.
 #include <pybind11/pybind11.h>

@@ -4,7 +4,7 @@
 
 namespace inputmeta::bindings {
 
-/// ZosTarget and zos_gather of engine._cuda.
+/// ZosTarget and zos_gather of inputmeta.engine._cuda.
 void bind_cuda_zos(pybind11::module_& module);
 
 }  // namespace inputmeta::bindings

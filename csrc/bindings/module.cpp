@@ -1,4 +1,4 @@
-// The Python module engine._core.
+// The Python module inputmeta.engine._core.
 #include <pybind11/pybind11.h>
 
 #include "core/error.h"
@@ -18,7 +18,7 @@ void translate(std::exception_ptr pending) {
   try {
     if (pending) std::rethrow_exception(pending);
   } catch (const inputmeta::PreconditionError& error) {
-    const py::object make = py::module_::import("engine.errors").attr("precondition_error");
+    const py::object make = py::module_::import("inputmeta.engine.errors").attr("precondition_error");
     const py::object sequence = error.sequence ? py::object(py::int_(*error.sequence)) : py::object(py::none());
     const auto value = py::reinterpret_steal<py::object>(PyLong_FromString(error.value.c_str(), nullptr, 10));
     const py::object exception =

@@ -4,10 +4,10 @@
 give an `InputMetadataV4`. Field names and formulas are those of the specification.
 """
 
-from engine._core import MetadataConfig, SequenceMetadata
-from engine.container import InputMetadataV4
-from engine.device import cuda_available
-from engine.errors import (
+from inputmeta.engine._core import MetadataConfig, SequenceMetadata
+from inputmeta.engine.container import InputMetadataV4
+from inputmeta.engine.device import cuda_available
+from inputmeta.engine.errors import (
     ExpansionTooLargeError,
     Int32Error,
     LengthError,
@@ -18,11 +18,11 @@ from engine.errors import (
     StateError,
     TableError,
 )
-from engine.expansion import EXPANSIONS
-from engine.mirror import CpMirror, prepare_cp_mirror
-from engine.prepare import prepare_decode_v4, prepare_prompt_v4
-from engine.vision import InputMetadataV4VL
-from engine.zos import (
+from inputmeta.engine.expansion import EXPANSIONS
+from inputmeta.engine.mirror import CpMirror, prepare_cp_mirror
+from inputmeta.engine.prepare import prepare_decode_v4, prepare_prompt_v4
+from inputmeta.engine.vision import InputMetadataV4VL
+from inputmeta.engine.zos import (
     MetadataZOS,
     ZosBuffers,
     gather_input_ids_zos,

@@ -4,7 +4,7 @@
 which the caller has checked; nothing is waited for. RuntimeError, with the kernel's name, when CUDA refuses a launch.
 """
 
-from engine._core import MetadataConfig
+from inputmeta.engine._core import MetadataConfig
 
 _TensorView = tuple[int, tuple[int, ...], str]
 

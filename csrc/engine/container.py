@@ -8,13 +8,13 @@ from typing import Any, ClassVar, Self
 import torch
 import torch.distributed
 
-from engine import _core
-from engine.broadcast import broadcast
-from engine.copying import copy_tensors, tensors_on
-from engine.device import target_from
-from engine.expansion import EXPANSIONS, expand
-from engine.mirror import GATHERED, CpMirror, GatheredField, mirror
-from engine.views import consumer_view, mask_view
+from inputmeta.engine import _core
+from inputmeta.engine.broadcast import broadcast
+from inputmeta.engine.copying import copy_tensors, tensors_on
+from inputmeta.engine.device import target_from
+from inputmeta.engine.expansion import EXPANSIONS, expand
+from inputmeta.engine.mirror import GATHERED, CpMirror, GatheredField, mirror
+from inputmeta.engine.views import consumer_view, mask_view
 
 Buckets = dict[str, torch.Tensor]
 """One tensor a compression ratio; the key is the ratio in decimal ("4")."""

@@ -5,8 +5,8 @@ from typing import Any
 
 import torch
 
-from engine.device import copy_into, sent
-from engine.tensors import captured, prefix
+from inputmeta.engine.device import copy_into, sent
+from inputmeta.engine.tensors import captured, prefix
 
 
 def copy_tensors(target: Mapping[str, Any], source: Mapping[str, Any]) -> None:

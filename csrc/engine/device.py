@@ -13,9 +13,9 @@ HOST = torch.device("cpu")
 
 @functools.cache
 def _built() -> ModuleType | None:
-    """The module `engine._cuda`; None where the engine was built without a CUDA compiler."""
+    """The module `inputmeta.engine._cuda`; None where the engine was built without a CUDA compiler."""
     try:
-        return importlib.import_module("engine._cuda")
+        return importlib.import_module("inputmeta.engine._cuda")
     except ModuleNotFoundError:
         return None
 
@@ -26,10 +26,10 @@ def cuda_available() -> bool:
 
 
 def kernels() -> ModuleType:
-    """The module `engine._cuda`. RuntimeError, which says what is missing, where it or a GPU is not there."""
+    """The module `inputmeta.engine._cuda`. RuntimeError, which says what is missing, where it or a GPU is not there."""
     module = _built()
     if module is None:
-        raise RuntimeError("the engine was built without a CUDA compiler: engine._cuda is missing")
+        raise RuntimeError("the engine was built without a CUDA compiler: inputmeta.engine._cuda is missing")
     if not torch.cuda.is_available():
         raise RuntimeError("torch sees no CUDA GPU")
     return module

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from engine import _core, device
-from engine.device import HOST, device_of
-from engine.errors import ExpansionTooLargeError
-from engine.index_kernels import expand_blocks, expand_offsets, expand_pivots, expand_ring, gather
-from engine.memory import available_bytes
-from engine.tensors import FieldPlan, allocate, prefix_for, tensor_for
+from inputmeta.engine import _core, device
+from inputmeta.engine.device import HOST, device_of
+from inputmeta.engine.errors import ExpansionTooLargeError
+from inputmeta.engine.index_kernels import expand_blocks, expand_offsets, expand_pivots, expand_ring, gather
+from inputmeta.engine.memory import available_bytes
+from inputmeta.engine.tensors import FieldPlan, allocate, prefix_for, tensor_for
 
 if TYPE_CHECKING:
-    from engine.container import InputMetadataV4
+    from inputmeta.engine.container import InputMetadataV4
 
 EXPANSIONS = ("kv_swa_full_index", "kv_swa_index", "kv_ca_index")
 """What compute_attn_info can make; `kv_ca_index_len` goes with `kv_ca_index`."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from engine import _core
-from engine.device import HOST, device_of, kernels, queue_of
-from engine.tensors import allocate, view_of
+from inputmeta.engine import _core
+from inputmeta.engine.device import HOST, device_of, kernels, queue_of
+from inputmeta.engine.tensors import allocate, view_of
 
 
 def gather(source: torch.Tensor, rows: torch.Tensor, padding: int, out: torch.Tensor | None = None) -> torch.Tensor:

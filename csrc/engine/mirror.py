@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from engine import _core
-from engine.copying import copy_tensors
-from engine.device import HOST, device_of, sent, target_from
-from engine.errors import OutError
-from engine.index_kernels import gather
-from engine.tensors import FieldPlan, tensor_for, view_of
+from inputmeta.engine import _core
+from inputmeta.engine.copying import copy_tensors
+from inputmeta.engine.device import HOST, device_of, sent, target_from
+from inputmeta.engine.errors import OutError
+from inputmeta.engine.index_kernels import gather
+from inputmeta.engine.tensors import FieldPlan, tensor_for, view_of
 
 if TYPE_CHECKING:
-    from engine.container import InputMetadataV4
+    from inputmeta.engine.container import InputMetadataV4
 
 NO_QUERY = 998244353
 """query_indices of a row that no sequence owns: any indexing with it faults, where -1 would read."""

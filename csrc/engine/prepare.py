@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from engine import _core
-from engine.container import InputMetadataV4
-from engine.tensors import allocate_fields, table_columns, tensor_for
+from inputmeta.engine import _core
+from inputmeta.engine.container import InputMetadataV4
+from inputmeta.engine.tensors import allocate_fields, table_columns, tensor_for
 
 
 def prepare_prompt_v4(

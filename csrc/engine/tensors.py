@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 
 import torch
 
-from engine.device import HOST
-from engine.errors import OutError
+from inputmeta.engine.device import HOST
+from inputmeta.engine.errors import OutError
 
 TensorView: TypeAlias = tuple[int, tuple[int, ...], str]
 """A contiguous tensor as it crosses the binding: address, shape, dtype ("int32" or "bool")."""

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 import torch
 
-from engine.index_kernels import gather
-from engine.mirror import NO_QUERY
+from inputmeta.engine.index_kernels import gather
+from inputmeta.engine.mirror import NO_QUERY
 
 if TYPE_CHECKING:
-    from engine.container import InputMetadataV4
+    from inputmeta.engine.container import InputMetadataV4
 
 _Container = TypeVar("_Container", bound="InputMetadataV4")
 

@@ -5,10 +5,10 @@ from typing import ClassVar, Self
 
 import torch
 
-from engine.container import InputMetadataV4
-from engine.index_kernels import gather
-from engine.mirror import GATHERED, GatheredField
-from engine.views import kept_rows
+from inputmeta.engine.container import InputMetadataV4
+from inputmeta.engine.index_kernels import gather
+from inputmeta.engine.mirror import GATHERED, GatheredField
+from inputmeta.engine.views import kept_rows
 
 
 @dataclass(eq=False)

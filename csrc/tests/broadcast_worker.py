@@ -25,9 +25,9 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from engine import InputMetadataV4, MetadataConfig, SequenceMetadata, prepare_decode_v4, prepare_prompt_v4
-from engine.broadcast import BroadcastError, broadcast, call, control
-from engine.broadcast.transfer import LARGE_BYTES, Parcel
+from inputmeta.engine import InputMetadataV4, MetadataConfig, SequenceMetadata, prepare_decode_v4, prepare_prompt_v4
+from inputmeta.engine.broadcast import BroadcastError, broadcast, call, control
+from inputmeta.engine.broadcast.transfer import LARGE_BYTES, Parcel
 
 TIMEOUT = 3.0
 """Seconds that a broadcast may take here."""

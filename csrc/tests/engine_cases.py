@@ -2,7 +2,7 @@
 
 import torch
 
-from engine import InputMetadataV4, MetadataConfig, SequenceMetadata
+from inputmeta.engine import InputMetadataV4, MetadataConfig, SequenceMetadata
 
 POISON = -77
 

@@ -7,7 +7,7 @@ import engine_cases as cases
 import torch
 from zos_cases import Captured, batch, random_config
 
-import engine
+from inputmeta import engine
 
 GPU = "cuda"
 

@@ -14,9 +14,9 @@ import pytest
 import torch
 from broadcast_worker import GROUP_TIMEOUT, Everything, assert_same, everything
 
-from engine.broadcast import MAX_BYTES, BroadcastError, broadcast
-from engine.broadcast.errors import RefusedError
-from engine.broadcast.manifest import MAX_MANIFEST_BYTES, assemble, check_total, decode, describe, encode
+from inputmeta.engine.broadcast import MAX_BYTES, BroadcastError, broadcast
+from inputmeta.engine.broadcast.errors import RefusedError
+from inputmeta.engine.broadcast.manifest import MAX_MANIFEST_BYTES, assemble, check_total, decode, describe, encode
 
 Answers = list[dict[str, Any]]
 Group = Callable[..., Answers]

@@ -6,7 +6,7 @@ import engine_cases as cases
 import pytest
 import torch
 
-import engine
+from inputmeta import engine
 
 FIELDS = {
     *("num_reqs", "total_q", "is_prompt", "positions", "input_ids", "gate_force_random", "valid_token_mask"),

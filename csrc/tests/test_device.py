@@ -8,9 +8,9 @@ import pytest
 import torch
 from zos_cases import Captured, build
 
-import engine
-from engine import device
-from engine.tensors import packed
+from inputmeta import engine
+from inputmeta.engine import device
+from inputmeta.engine.tensors import packed
 
 
 def has_gpu():

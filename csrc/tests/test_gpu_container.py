@@ -8,9 +8,9 @@ import torch
 from gpu_cases import GPU, assert_same, extracted, without_sync
 from zos_cases import batch
 
-import engine
-from engine import device
-from engine.tensors import view_of
+from inputmeta import engine
+from inputmeta.engine import device
+from inputmeta.engine.tensors import view_of
 
 pytestmark = pytest.mark.gpu
 

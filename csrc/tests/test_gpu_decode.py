@@ -9,7 +9,7 @@ import torch
 from gpu_cases import GPU, CapturedOnGpu, assert_hidden_untouched, assert_same, extracted, plain_step, without_sync
 from zos_cases import batch, random_config
 
-import engine
+from inputmeta import engine
 
 pytestmark = pytest.mark.gpu
 

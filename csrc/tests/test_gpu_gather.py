@@ -8,7 +8,7 @@ import pytest
 import torch
 from gpu_cases import GPU, assert_same, ids, plain_step, without_sync
 
-import engine
+from inputmeta import engine
 
 pytestmark = pytest.mark.gpu
 

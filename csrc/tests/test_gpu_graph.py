@@ -8,7 +8,7 @@ import torch
 from gpu_cases import GPU, CapturedOnGpu, assert_hidden_untouched, assert_same, ids, on_host, plain_step
 from zos_cases import batch, random_config
 
-import engine
+from inputmeta import engine
 
 pytestmark = pytest.mark.gpu
 

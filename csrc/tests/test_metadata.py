@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-import engine
-from engine import _core
+from inputmeta import engine
+from inputmeta.engine import _core
 
 VALUES = list(range(100, 108))
 ARRAYS = ["block_table", "token_ids", "draft_tokens", "compressed_tokens", "recent_tokens"]

@@ -4,7 +4,7 @@ import engine_cases as cases
 import pytest
 import torch
 
-import engine
+from inputmeta import engine
 
 NO_QUERY = 998244353
 KEEP = 4

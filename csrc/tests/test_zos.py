@@ -8,7 +8,7 @@ import pytest
 import torch
 from zos_cases import Captured, batch, build, random_config
 
-import engine
+from inputmeta import engine
 
 
 def defined_blocks(sequences, config, tables):

@@ -5,8 +5,8 @@ import pytest
 import torch
 from zos_cases import Captured, build
 
-import engine
-from engine.zos import get_or_create, get_or_create_stacked
+from inputmeta import engine
+from inputmeta.engine.zos import get_or_create, get_or_create_stacked
 
 
 def two_ratios():

@@ -6,7 +6,7 @@ import engine_cases as cases
 import pytest
 import torch
 
-import engine
+from inputmeta import engine
 
 
 def ids(*values):

@@ -3,7 +3,7 @@
 import engine_cases as cases
 import torch
 
-import engine
+from inputmeta import engine
 
 STACKED = ("positions_c", "slot_mapping_store_ca", "klen", "kv_ca_index_offset_len")
 

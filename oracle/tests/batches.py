@@ -6,7 +6,7 @@ from math import prod
 
 from hypothesis import strategies as st
 
-from oracle import ExpectedField, MetadataConfig, SequenceMetadata
+from inputmeta.oracle import ExpectedField, MetadataConfig, SequenceMetadata
 
 
 def config(**changes) -> MetadataConfig:

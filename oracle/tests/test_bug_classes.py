@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from oracle import Int32Error, LengthError, expected_fields
+from inputmeta.oracle import Int32Error, LengthError, expected_fields
 
 from .batches import cells, config, decode, prompt, rows_of
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oracle import EXPANSIONS, FIELDS, FORMULAS, PATHS, PRECONDITIONS, expected_fields, keys_of
-from oracle.views import CONSUMER_MIRROR_VIEW, CONSUMER_VIEW, MASK_VIEW, consumer_view, mask_view
+from inputmeta.oracle import EXPANSIONS, FIELDS, FORMULAS, PATHS, PRECONDITIONS, expected_fields, keys_of
+from inputmeta.oracle.views import CONSUMER_MIRROR_VIEW, CONSUMER_VIEW, MASK_VIEW, consumer_view, mask_view
 
 from .batches import config, configs, prompt, sequences_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oracle import SequenceMetadata, expected_fields
+from inputmeta.oracle import SequenceMetadata, expected_fields
 
 from .batches import cells, config, decode, prompt, rows_of
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oracle import Int32Error, MetadataConfig, SequenceMetadata, expected_fields, violations
-from oracle.batch import build
-from oracle.limits import extremes
-from oracle.units import INT32_MAX
+from inputmeta.oracle import Int32Error, MetadataConfig, SequenceMetadata, expected_fields, violations
+from inputmeta.oracle.batch import build
+from inputmeta.oracle.limits import extremes
+from inputmeta.oracle.units import INT32_MAX
 
 from .batches import cells, config, configs, decode, prompt, rows_of, sequences_of
 

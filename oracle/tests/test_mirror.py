@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oracle import EXPANSIONS, expected_fields
+from inputmeta.oracle import EXPANSIONS, expected_fields
 
 from .batches import cells, config, configs, decode, prompt, rows_of, sequences_of
 

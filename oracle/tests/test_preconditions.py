@@ -7,7 +7,7 @@ from array import array
 
 import pytest
 
-from oracle import (
+from inputmeta.oracle import (
     PRECONDITIONS,
     Int32Error,
     LengthError,

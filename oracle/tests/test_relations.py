@@ -7,8 +7,8 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oracle import expected_fields
-from oracle.units import prefix_sums
+from inputmeta.oracle import expected_fields
+from inputmeta.oracle.units import prefix_sums
 
 from .batches import cells, config, configs, decode, prompt, rows_of, sequences_of
 

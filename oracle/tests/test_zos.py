@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oracle import expected_fields
-from oracle.zos import extract
+from inputmeta.oracle import expected_fields
+from inputmeta.oracle.zos import extract
 
 from .batches import cells, config, configs, decode, prompt, sequences_of
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import oracle
-from conformance.benchmarks import numpy_reference as reference
+from inputmeta import oracle
+from inputmeta.conformance.benchmarks import numpy_reference as reference
 
 from .test_numpy_reference import assert_equals_oracle
 

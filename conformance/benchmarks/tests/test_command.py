@@ -13,10 +13,10 @@ pytest.importorskip("engine")
 
 import typer
 
-from conformance.benchmarks.__main__ import RATIOS, benchmark, run_benchmark
-from conformance.benchmarks.contenders import EngineSide, NumpySide, operations, tensors_of, window_expansion
-from conformance.benchmarks.measure import interleaved
-from conformance.benchmarks.workloads import TINY, workloads
+from inputmeta.conformance.benchmarks.__main__ import RATIOS, benchmark, run_benchmark
+from inputmeta.conformance.benchmarks.contenders import EngineSide, NumpySide, operations, tensors_of, window_expansion
+from inputmeta.conformance.benchmarks.measure import interleaved
+from inputmeta.conformance.benchmarks.workloads import TINY, workloads
 
 TINY_WORKLOADS = workloads(TINY)
 
@@ -41,7 +41,7 @@ def test_the_command_prints_plain_columns_and_writes_json(tmp_path, monkeypatch)
     assert result.exit_code == 0, result.output
     assert "engine / memset" in result.output
     report = json.loads(target.read_bytes())
-    assert report["command"] == "python -m conformance.benchmarks --scale tiny --repeat 1"
+    assert report["command"] == "python -m inputmeta.conformance.benchmarks --scale tiny --repeat 1"
     assert report["versions"].keys() == {"inputmeta", "python", "numpy", "torch"}
     assert report["measured"][0]["ratios"]["numpy / engine"].keys() >= {"median", "lower_quartile", "upper_quartile"}
 

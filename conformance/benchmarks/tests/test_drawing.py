@@ -7,7 +7,7 @@ import json
 import typer
 from typer.testing import CliRunner
 
-from conformance.benchmarks.drawing import drawing
+from inputmeta.conformance.benchmarks.drawing import drawing
 
 
 def test_a_short_run_measures_every_tier(tmp_path):

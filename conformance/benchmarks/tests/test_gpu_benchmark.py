@@ -8,10 +8,10 @@ import torch
 import typer
 from typer.testing import CliRunner
 
-from conformance.benchmarks import gpu_contenders
-from conformance.benchmarks.__main__ import benchmark
-from conformance.benchmarks.contenders import defined_bytes, tensors_of
-from conformance.benchmarks.gpu import (
+from inputmeta.conformance.benchmarks import gpu_contenders
+from inputmeta.conformance.benchmarks.__main__ import benchmark
+from inputmeta.conformance.benchmarks.contenders import defined_bytes, tensors_of
+from inputmeta.conformance.benchmarks.gpu import (
     EXPANSION_RATIOS,
     GRAPH_RATIOS,
     HOST_RATIOS,
@@ -21,10 +21,10 @@ from conformance.benchmarks.gpu import (
     measured,
     report_text,
 )
-from conformance.benchmarks.gpu_contenders import DecodeSide, GpuOperation, expansion_operations
-from conformance.benchmarks.measure import interleaved
-from conformance.benchmarks.workloads import FULL, TINY, Workload, gpu_workloads
-from conformance.gpu.summary import Machine
+from inputmeta.conformance.benchmarks.gpu_contenders import DecodeSide, GpuOperation, expansion_operations
+from inputmeta.conformance.benchmarks.measure import interleaved
+from inputmeta.conformance.benchmarks.workloads import FULL, TINY, Workload, gpu_workloads
+from inputmeta.conformance.gpu.summary import Machine
 
 CPU = torch.device("cpu")
 WORKLOADS = gpu_workloads(TINY)

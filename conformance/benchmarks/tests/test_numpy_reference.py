@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import oracle
-from conformance.benchmarks import numpy_reference as reference
-from conformance.benchmarks.workloads import TINY, Workload, workloads
+from inputmeta import oracle
+from inputmeta.conformance.benchmarks import numpy_reference as reference
+from inputmeta.conformance.benchmarks.workloads import TINY, Workload, workloads
 
 LIMIT = 40
 """`max_model_len` of the generated batches."""

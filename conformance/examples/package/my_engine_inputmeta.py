@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from conformance.subjects import Capabilities, Rejection, Request, Result
+from inputmeta.conformance.subjects import Capabilities, Rejection, Request, Result
 
 NO_SEQUENCE = 998244353
 
@@ -52,7 +52,7 @@ class MyEngineSubject:
     )
 
     def build(self, request: Request) -> Result:
-        """See :meth:`conformance.subjects.base.Subject.build`."""
+        """See :meth:`inputmeta.conformance.subjects.base.Subject.build`."""
         self.refuse(request)
         # EDIT: from the specification's names to your engine's.
         batch = EngineBatch(

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, seed, settings
 
-from conformance.casefile import load_case
-from conformance.corpus_tools import bundled_corpus
-from conformance.generate.batches import batches
-from conformance.generate.profile import Profile
-from conformance.isolation.target import Target
-from conformance.protocol.check import run_checks, sending
-from conformance.runner import run_case
-from conformance.subjects import load_subject
+from inputmeta.conformance.cases.corpus import bundled_corpus
+from inputmeta.conformance.cases.files import load_case
+from inputmeta.conformance.check.runner import run_case
+from inputmeta.conformance.generate.batches import batches
+from inputmeta.conformance.generate.profile import Profile
+from inputmeta.conformance.subjects import load_subject
+from inputmeta.conformance.workers.contract import run_checks, sending
+from inputmeta.conformance.workers.target import Target
 
 EXAMPLES = Path(__file__).parents[1]
 FLAGS = ("-std=c++20", "-O1", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror")
@@ -41,7 +41,7 @@ def target(request, door):
         return Target(command=request.getfixturevalue("decode_builder"))
     if door == "json":
         return Target(command=f"{sys.executable} {EXAMPLES / 'json_program.py'}", json=True)
-    return Target(subject=f"conformance.examples.{door}")
+    return Target(subject=f"inputmeta.conformance.examples.{door}")
 
 
 DOORS = (
@@ -84,7 +84,7 @@ def test_an_example_conforms(target):
 
 
 def test_the_cpp_example_claims_every_field_of_its_path(decode_builder):
-    import oracle  # noqa: PLC0415
+    from inputmeta import oracle  # noqa: PLC0415
 
     with Target(command=decode_builder).open() as subject:
         assert subject.capabilities.paths == {"decode"}
@@ -95,11 +95,11 @@ def test_the_cpp_example_claims_every_field_of_its_path(decode_builder):
 
 def test_the_cpp_example_survives_bytes_of_every_kind(decode_builder):
     """Frames cut off at many lengths, and with one byte changed: each is answered by a valid message."""
-    import oracle  # noqa: PLC0415
-    from conformance.protocol import messages as wire  # noqa: PLC0415
-    from conformance.protocol.codec import HEADER, decode_frame, encode  # noqa: PLC0415
-    from conformance.protocol.convert import build_message  # noqa: PLC0415
-    from conformance.subjects.callables import probe  # noqa: PLC0415
+    from inputmeta import oracle  # noqa: PLC0415
+    from inputmeta.conformance.protocol import messages as wire  # noqa: PLC0415
+    from inputmeta.conformance.protocol.codec import HEADER, decode_frame, encode  # noqa: PLC0415
+    from inputmeta.conformance.protocol.convert import build_message  # noqa: PLC0415
+    from inputmeta.conformance.subjects.callables import probe  # noqa: PLC0415
 
     assert "decode" in oracle.PATHS
     body = encode(build_message(probe("decode"), 1))[4:]

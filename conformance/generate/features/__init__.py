@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conformance.cases import Case
+from inputmeta.conformance.cases.model import Case
 
 from . import base, compressed, keys, ngram, parallel, refusals, steps, window
 from .facts import Step, step_facts

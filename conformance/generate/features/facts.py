@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from conformance.cases import Case, Config, Path, Sequence
+from inputmeta.conformance.cases.model import Case, Config, Path, Sequence
 
 from ..int32 import block_count, ca_ratios
 

@@ -25,6 +25,7 @@ class Feature:
 
     ``classes`` are the classes of bug reports in which just this condition made the difference. The other fields say
     what a profile must allow for the feature to be reachable.
+
     """
 
     id: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 
-from conformance.cases import Case, Config, Sequence
+from inputmeta.conformance.cases.model import Case, Config, Sequence
 
 from ..draws import INT32_MAX
 from ..int32 import block_count, dense_product, highest_block_id, highest_state_id

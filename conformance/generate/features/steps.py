@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from conformance.cases import Case, Gather, Sequence
+from inputmeta.conformance.cases.model import Case, Gather, Sequence
 
 from .facts import Step
 from .feature import DECODE, PROMPT, SMALL, ZOS, Feature, holding

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import HealthCheck, Phase, settings
 
-import oracle
-from conformance.cases import Case, Sequence
+from inputmeta import oracle
+from inputmeta.conformance.cases.model import Case, Sequence
 
 REPEATABLE = settings(
     derandomize=True,

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 
-from conformance.cases import Case
-from conformance.generate import Profile, batches, features
+from inputmeta.conformance.cases.model import Case
+from inputmeta.conformance.generate import Profile, batches, features
 
 from .common import REPEATABLE, oracle_conditions, tagged_condition
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 
-from conformance.cases import Case
-from conformance.generate import FEATURES, Coverage, Profile, batches, features
+from inputmeta.conformance.cases.model import Case
+from inputmeta.conformance.generate import FEATURES, Coverage, Profile, batches, features
 
 from .common import REPEATABLE
 

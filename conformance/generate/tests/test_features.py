@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from conformance.cases import Case, Config, Path, Sequence
-from conformance.generate import features
+from inputmeta.conformance.cases.model import Case, Config, Path, Sequence
+from inputmeta.conformance.generate import features
 
 
 @dataclass(frozen=True)

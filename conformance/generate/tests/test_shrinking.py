@@ -8,8 +8,8 @@ from random import Random
 import pytest
 from hypothesis import Phase, find, settings
 
-from conformance.cases import Case, Config
-from conformance.generate import Profile, batches, features
+from inputmeta.conformance.cases.model import Case, Config
+from inputmeta.conformance.generate import Profile, batches, features
 
 SEARCH = settings(max_examples=1500, database=None, deadline=None, phases=(Phase.generate, Phase.shrink))
 

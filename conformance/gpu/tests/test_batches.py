@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from conformance import exits
-from conformance.campaigns import profile_for
-from conformance.gpu.batches import digest, fixed_cases, run_batches, run_cases
-from conformance.gpu.processes import ROOT
-from conformance.subjects import load_subject
+from inputmeta.conformance import exits
+from inputmeta.conformance.campaign.runs import profile_for
+from inputmeta.conformance.gpu.batches import digest, fixed_cases, run_batches, run_cases
+from inputmeta.conformance.gpu.processes import ROOT
+from inputmeta.conformance.subjects import load_subject
 
 ORACLE = load_subject("oracle")
 
@@ -65,7 +65,16 @@ def test_a_subject_that_claims_no_filling_in_place_is_offered_no_buffers(tmp_pat
 
 
 def test_the_command_says_that_there_is_no_gpu(tmp_path):
-    command = [sys.executable, "-m", "conformance.gpu.batches", "--count", "1", "--no-corpus", "--subject", "none"]
+    command = [
+        sys.executable,
+        "-m",
+        "inputmeta.conformance.gpu.batches",
+        "--count",
+        "1",
+        "--no-corpus",
+        "--subject",
+        "none",
+    ]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert result.returncode == exits.NO_SUBJECT
     assert result.stderr.count("\n") == 1

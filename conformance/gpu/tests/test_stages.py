@@ -10,15 +10,24 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from conformance import exits
-from conformance.gpu import __main__ as command
-from conformance.gpu import plants, sanitizers, stages
-from conformance.gpu.builds import Build
-from conformance.gpu.plants import LAUNCHES, PLANTS, SUITE, Caught, Plant
-from conformance.gpu.processes import NOT_STARTED, ROOT, TIMED_OUT, Python, Ran, run
-from conformance.gpu.sanitizers import BY_NAME, TOOLS, Sanitized, judged
-from conformance.gpu.stages import Settings
-from conformance.gpu.summary import FAILED, PASSED, SKIPPED, Machine, Stage, counted_tests, stage_line, verdict_of
+from inputmeta.conformance import exits
+from inputmeta.conformance.gpu import __main__ as command
+from inputmeta.conformance.gpu import plants, sanitizers, stages
+from inputmeta.conformance.gpu.builds import Build, lay_out
+from inputmeta.conformance.gpu.plants import LAUNCHES, PLANTS, SUITE, Caught, Plant
+from inputmeta.conformance.gpu.processes import NOT_STARTED, ROOT, TIMED_OUT, Python, Ran, run
+from inputmeta.conformance.gpu.sanitizers import BY_NAME, TOOLS, Sanitized, judged
+from inputmeta.conformance.gpu.stages import Settings
+from inputmeta.conformance.gpu.summary import (
+    FAILED,
+    PASSED,
+    SKIPPED,
+    Machine,
+    Stage,
+    counted_tests,
+    stage_line,
+    verdict_of,
+)
 
 GPU = Machine(gpu="a GPU", compute_capability="9.0", driver="1", processor="x", versions={})
 
@@ -93,7 +102,7 @@ def test_a_run_in_which_nothing_passed_has_failed():
 NO_GPU_SKIP = '<skipped message="no GPU"/>'
 JUNIT = """<testsuites><testsuite time="1.5">
 <testcase classname="oracle.x" name="a"/>
-<testcase classname="conformance.tests.gpu.test_graph" name="b"{gpu}
+<testcase classname="inputmeta.conformance.gpu.tests.device.test_graph" name="b"{gpu}
 <testcase classname="csrc.x" name="c"><skipped message="no compiler"/></testcase>{more}
 </testsuite></testsuites>"""
 
@@ -131,7 +140,9 @@ def test_skips_are_counted_by_reason(tmp_path):
 
 
 def test_a_real_pytest_run_is_counted(tmp_path):
-    stage = stages.run_tests(settings(tmp_path, jobs=0, tests=("conformance/tests/gpu/test_graph.py",)))
+    stage = stages.run_tests(
+        settings(tmp_path, jobs=0, tests=("inputmeta/conformance/gpu/tests/device/test_graph.py",))
+    )
     assert (stage.verdict, stage.reason) == (FAILED, "no test ran on the GPU")
     assert stage.details.skipped == {"no GPU": stage.details.gpu_skipped}
 
@@ -273,7 +284,7 @@ def test_a_planted_fault_that_does_not_build_is_not_caught(tmp_path, monkeypatch
     assert isinstance(caught, Caught)
 
 
-@pytest.mark.parametrize("broken", [None, "conformance.gpu.batches", "pytest"])
+@pytest.mark.parametrize("broken", [None, "inputmeta.conformance.gpu.batches", "pytest"])
 def test_what_catches_faults_must_pass_without_one(tmp_path, monkeypatch, broken):
     caught = Caught(plant="x", text="", caught_by=SUITE, detail="", seconds=1)
     monkeypatch.setattr(stages, "catch_all", lambda *_, **__: [caught])
@@ -302,10 +313,9 @@ def test_a_process_that_cannot_start_or_end_is_a_result(tmp_path):
 
 
 def test_an_engine_beside_the_installed_one_is_the_one_that_is_imported(tmp_path):
-    (tmp_path / "engine").mkdir()
-    (tmp_path / "engine" / "__init__.py").write_text("")
+    engine = lay_out(tmp_path) / "engine"
+    engine.mkdir()
+    (engine / "__init__.py").write_text("")
     python = Python(tmp_path)
-    command = [*python.command, "-c", "import engine, conformance; print(engine.__file__)"]
-    assert run(command, tmp_path / "log", python.environment(), 60).last_line == str(
-        tmp_path / "engine" / "__init__.py"
-    )
+    command = [*python.command, "-c", "from inputmeta import conformance, engine; print(engine.__file__)"]
+    assert run(command, tmp_path / "log", python.environment(), 60).last_line == str(engine / "__init__.py")

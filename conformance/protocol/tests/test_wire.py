@@ -12,12 +12,12 @@ import msgspec
 import numpy as np
 import pytest
 
-import oracle
-from conformance.buffers import PATTERNS, Arena
-from conformance.cases import Gather
-from conformance.protocol import convert
-from conformance.protocol import messages as wire
-from conformance.protocol.codec import (
+from inputmeta import oracle
+from inputmeta.conformance.cases.model import Gather
+from inputmeta.conformance.check.buffers import PATTERNS, Arena
+from inputmeta.conformance.protocol import convert
+from inputmeta.conformance.protocol import messages as wire
+from inputmeta.conformance.protocol.codec import (
     HEADER,
     MAX_FRAME,
     ProtocolError,
@@ -28,9 +28,9 @@ from conformance.protocol.codec import (
     read_frame,
     read_line,
 )
-from conformance.protocol.serve import serve
-from conformance.subjects import Rejection, Request
-from conformance.subjects.oracle import OracleSubject
+from inputmeta.conformance.protocol.serve import serve
+from inputmeta.conformance.subjects import Rejection, Request
+from inputmeta.conformance.subjects.oracle import OracleSubject
 
 CONFIG = oracle.MetadataConfig(
     block_size=8,
@@ -376,7 +376,7 @@ def test_buffers_of_another_size_are_refused():
 def test_the_module_serves_and_keeps_prints_out_of_the_answers(flag, tmp_path):
     (tmp_path / "noisy.py").write_text(
         "import os\n"
-        "from conformance.subjects.oracle import OracleSubject\n"
+        "from inputmeta.conformance.subjects.oracle import OracleSubject\n"
         "print('on import')\n"
         "class Noisy(OracleSubject):\n"
         "    def build(self, request):\n"
@@ -386,7 +386,7 @@ def test_the_module_serves_and_keeps_prints_out_of_the_answers(flag, tmp_path):
     pack_one, sender = (encode_line, decode_line) if flag else (encode, decode_frame)
     sent = b"".join(pack_one(m) for m in (HELLO, convert.build_message(request(), 4), wire.Bye()))
     ended = subprocess.run(
-        [sys.executable, "-m", "conformance.protocol.serve", *flag, "noisy:Noisy"],
+        [sys.executable, "-m", "inputmeta.conformance.protocol.serve", *flag, "noisy:Noisy"],
         input=sent, capture_output=True, timeout=60, check=False, env={"PYTHONPATH": str(tmp_path)},
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr
@@ -402,7 +402,7 @@ def test_the_module_serves_and_keeps_prints_out_of_the_answers(flag, tmp_path):
 
 def test_a_subject_that_cannot_be_loaded_is_one_line_and_125():
     ended = subprocess.run(
-        [sys.executable, "-m", "conformance.protocol.serve", "no.such:thing"],
+        [sys.executable, "-m", "inputmeta.conformance.protocol.serve", "no.such:thing"],
         stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert (ended.returncode, ended.stdout) == (125, "")
@@ -411,7 +411,7 @@ def test_a_subject_that_cannot_be_loaded_is_one_line_and_125():
 
 def test_the_server_starts_without_heavy_modules():
     code = (
-        "import sys, conformance.protocol.serve as s; s.load_subject('oracle');"
+        "import sys, inputmeta.conformance.protocol.serve as s; s.load_subject('oracle');"
         "print(sorted({'torch', 'hypothesis', 'rich', 'typer'} & sys.modules.keys()))"
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)

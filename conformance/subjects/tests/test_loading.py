@@ -7,12 +7,12 @@ import sys
 
 import pytest
 
-import oracle
-from conformance.subjects import Capabilities, Rejection, Request, SubjectError, load_subject
-from conformance.subjects.callables import CONFIG, CallableSubject, probe
-from conformance.subjects.entry_points import installed
-from conformance.subjects.loading import claims_problem
-from conformance.subjects.oracle import OracleSubject
+from inputmeta import oracle
+from inputmeta.conformance.subjects import Capabilities, Rejection, Request, SubjectError, load_subject
+from inputmeta.conformance.subjects.callables import CONFIG, CallableSubject, probe
+from inputmeta.conformance.subjects.entry_points import installed
+from inputmeta.conformance.subjects.loading import claims_problem
+from inputmeta.conformance.subjects.oracle import OracleSubject
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def module(tmp_path, monkeypatch):
 
 
 BODY = """
-from conformance.subjects.oracle import OracleSubject
+from inputmeta.conformance.subjects.oracle import OracleSubject
 class Mine(OracleSubject):
     def __init__(self, name="mine"):
         super().__init__(name=name)

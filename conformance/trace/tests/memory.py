@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import oracle
-from conformance.trace import PLACEHOLDER, Scheduler, Step
+from inputmeta import oracle
+from inputmeta.conformance.trace import PLACEHOLDER, Scheduler, Step
 
 Cells = Mapping[str, oracle.ExpectedField]
 

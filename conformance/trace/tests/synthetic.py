@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from conformance.trace import TraceOptions, TraceRequest
+from inputmeta.conformance.trace import TraceOptions, TraceRequest
 
 SMALL = TraceOptions(
     seed=1,
@@ -30,6 +30,7 @@ def conversations(count: int, seed: int = 0, *, longest: int = 120) -> Iterator[
     """``count`` requests in bursts with gaps; most go on from an earlier prompt, so that prefixes are shared.
 
     Prompts are of 1 to ``longest`` tokens, outputs of 1 to 40.
+
     """
     chance = random.Random(seed)
     prompts: list[tuple[int, ...]] = [()]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conformance.trace.blocks import BlockPool
+from inputmeta.conformance.trace.blocks import BlockPool
 
 
 def chain_of(pool, *hash_ids):

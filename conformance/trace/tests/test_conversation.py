@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import oracle
-from conformance.trace import PLACEHOLDER, Scheduler, TraceOptions, read_trace
-from conformance.trace.tokens import mix
+from inputmeta import oracle
+from inputmeta.conformance.trace import PLACEHOLDER, Scheduler, TraceOptions, read_trace
+from inputmeta.conformance.trace.tokens import mix
 
 TRACE = Path(__file__).resolve().parents[4] / "shared" / "traces" / "mooncake_conversation.jsonl"
 DEEP_EVERY = 10

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from conformance.trace import Scheduler
+from inputmeta.conformance.trace import Scheduler
 
 from .memory import Memory
 from .synthetic import SMALL, conversations

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from conformance.trace import TraceError, TraceRequest, count_requests, read_trace
+from inputmeta.conformance.trace import TraceError, TraceRequest, count_requests, read_trace
 
 GOOD = {"timestamp": 5, "input_length": 513, "output_length": 2, "hash_ids": [0, 7]}
 

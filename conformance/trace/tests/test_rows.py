@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.trace import TraceOptions, choose_rows, trace_config
-from oracle import MetadataConfig, SequenceMetadata
+from inputmeta.conformance.trace import TraceOptions, choose_rows, trace_config
+from inputmeta.oracle import MetadataConfig, SequenceMetadata
 
 REAL = trace_config(TraceOptions())
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-import oracle
-from conformance.trace import PLACEHOLDER, Scheduler, TraceRequest
+from inputmeta import oracle
+from inputmeta.conformance.trace import PLACEHOLDER, Scheduler, TraceRequest
 
 from .synthetic import SMALL, conversations
 

@@ -16,7 +16,7 @@ during the last answer of all, others may have returned, and their next call rai
 a group's first collective, without a limit, unless the group was made eagerly (`device_id`).
 """
 
-from engine.broadcast.call import MAX_BYTES, broadcast
-from engine.broadcast.errors import BroadcastError
+from inputmeta.engine.broadcast.call import MAX_BYTES, broadcast
+from inputmeta.engine.broadcast.errors import BroadcastError
 
 __all__ = ["MAX_BYTES", "BroadcastError", "broadcast"]

@@ -8,9 +8,9 @@ from typing import Generic
 import torch
 import torch.distributed as dist
 
-from engine.broadcast.control import ControlChannel, Deadline, membership
-from engine.broadcast.errors import BroadcastError, RefusedError, brief
-from engine.broadcast.manifest import (
+from inputmeta.engine.broadcast.control import ControlChannel, Deadline, membership
+from inputmeta.engine.broadcast.errors import BroadcastError, RefusedError, brief
+from inputmeta.engine.broadcast.manifest import (
     ContainerT,
     Manifest,
     assemble,
@@ -21,7 +21,7 @@ from engine.broadcast.manifest import (
     describe,
     encode,
 )
-from engine.broadcast.transfer import Parcel
+from inputmeta.engine.broadcast.transfer import Parcel
 
 MAX_BYTES = 1 << 33
 """How many bytes of tensors a call sends or takes unless told otherwise."""

@@ -15,8 +15,8 @@ import msgspec
 import torch
 import torch.distributed as dist
 
-from engine.broadcast.errors import BroadcastError, Failure, RefusedError, brief
-from engine.broadcast.manifest import MAX_MANIFEST_BYTES
+from inputmeta.engine.broadcast.errors import BroadcastError, Failure, RefusedError, brief
+from inputmeta.engine.broadcast.manifest import MAX_MANIFEST_BYTES
 
 ResultT = TypeVar("ResultT")
 

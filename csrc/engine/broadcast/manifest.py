@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Protocol, TypeAlias, TypeVar
 import msgspec
 import torch
 
-from engine.broadcast.errors import RefusedError
+from inputmeta.engine.broadcast.errors import RefusedError
 
 MAX_MANIFEST_BYTES = 1 << 20
 

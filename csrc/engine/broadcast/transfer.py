@@ -7,9 +7,9 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from engine.broadcast.control import Deadline
-from engine.broadcast.manifest import TensorEntry
-from engine.device import sent
+from inputmeta.engine.broadcast.control import Deadline
+from inputmeta.engine.broadcast.manifest import TensorEntry
+from inputmeta.engine.device import sent
 
 # From here on a copy into the packed buffer costs more than a collective of its own.
 LARGE_BYTES = 1 << 20

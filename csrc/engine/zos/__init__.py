@@ -5,11 +5,11 @@ Three stages. `prepare_decode_zos_inputs` takes out of the sequences what a step
 the block tables. Token ids that only the last step's output knows are gathered by `gather_input_ids_zos`.
 """
 
-from engine.zos.buffers import get_or_create, get_or_create_stacked
-from engine.zos.captured import ZosBuffers
-from engine.zos.decode import prepare_decode_v4_zos
-from engine.zos.gather import gather_input_ids_zos, prepare_decode_inputs_zos_varlen
-from engine.zos.inputs import MetadataZOS, prepare_decode_zos_inputs
+from inputmeta.engine.zos.buffers import get_or_create, get_or_create_stacked
+from inputmeta.engine.zos.captured import ZosBuffers
+from inputmeta.engine.zos.decode import prepare_decode_v4_zos
+from inputmeta.engine.zos.gather import gather_input_ids_zos, prepare_decode_inputs_zos_varlen
+from inputmeta.engine.zos.inputs import MetadataZOS, prepare_decode_zos_inputs
 
 __all__ = [
     "MetadataZOS",

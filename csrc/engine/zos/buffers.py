@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from engine.errors import OutError
-from engine.tensors import captured, prefix
+from inputmeta.engine.errors import OutError
+from inputmeta.engine.tensors import captured, prefix
 
 
 def get_or_create(

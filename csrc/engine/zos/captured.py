@@ -7,13 +7,13 @@ from typing import Any
 
 import torch
 
-from engine import _core
-from engine.container import InputMetadataV4
-from engine.device import device_from, is_capturing, kernels, queue_of
-from engine.errors import OutError
-from engine.tensors import captured, prefix, table_columns
-from engine.zos.buffers import get_or_create_stacked
-from engine.zos.inputs import MetadataZOS
+from inputmeta.engine import _core
+from inputmeta.engine.container import InputMetadataV4
+from inputmeta.engine.device import device_from, is_capturing, kernels, queue_of
+from inputmeta.engine.errors import OutError
+from inputmeta.engine.tensors import captured, prefix, table_columns
+from inputmeta.engine.zos.buffers import get_or_create_stacked
+from inputmeta.engine.zos.inputs import MetadataZOS
 
 DTYPES = {"int32": torch.int32, "bool": torch.bool}
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import torch
 
-from engine import _core
-from engine.container import InputMetadataV4
-from engine.device import device_from
-from engine.tensors import TensorView, table_columns, view_of
-from engine.zos.buffers import get_or_create, get_or_create_stacked
-from engine.zos.captured import DTYPES, ZosBuffers
-from engine.zos.inputs import MetadataZOS
+from inputmeta.engine import _core
+from inputmeta.engine.container import InputMetadataV4
+from inputmeta.engine.device import device_from
+from inputmeta.engine.tensors import TensorView, table_columns, view_of
+from inputmeta.engine.zos.buffers import get_or_create, get_or_create_stacked
+from inputmeta.engine.zos.captured import DTYPES, ZosBuffers
+from inputmeta.engine.zos.inputs import MetadataZOS
 
 _COPIED = ("cu_seqlens_q", "input_ids", "ngram_token_ids")
 """Fields that the host has made already; the last only with Engram."""

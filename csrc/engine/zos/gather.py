@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
-from engine import _core
-from engine.device import HOST, device_of, kernels, queue_of
-from engine.errors import OutError
-from engine.tensors import TensorView, view_of
-from engine.zos.buffers import get_or_create
+from inputmeta.engine import _core
+from inputmeta.engine.device import HOST, device_of, kernels, queue_of
+from inputmeta.engine.errors import OutError
+from inputmeta.engine.tensors import TensorView, view_of
+from inputmeta.engine.zos.buffers import get_or_create
 
 
 def gather_input_ids_zos(  # noqa: PLR0917 - the engines' own order of arguments

@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
-from engine import _core
-from engine.device import device_of, sent, target_from
-from engine.tensors import allocate, view_of
+from inputmeta.engine import _core
+from inputmeta.engine.device import device_of, sent, target_from
+from inputmeta.engine.tensors import allocate, view_of
 
 _DTYPES = {"int32": torch.int32, "int64": torch.int64, "bool": torch.bool}
 

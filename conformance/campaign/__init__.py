@@ -1,0 +1,1 @@
+"""Judging many cases: draw, examine, is it known, store, describe; reduce."""

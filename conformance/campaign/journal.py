@@ -1,0 +1,216 @@
+"""The journal of a run: every case, written before it is handed over.
+
+JSON lines: ``sent`` with a case as it would be saved, ``failed`` with the signature of a finding on the last case sent.
+A run that ends removes its journal. One that was killed, or interrupted when something had failed, leaves it behind;
+the next run in the same folder saves as case files what it holds: the smallest case of each signature, and the last
+case.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import stat
+import tempfile
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Annotated
+
+import msgspec
+
+from inputmeta.conformance.cases.files import MAX_FILE_BYTES, CaseError, decode_case
+from inputmeta.conformance.cases.model import Case, Origin, Text
+from inputmeta.conformance.cases.request import store_case
+from inputmeta.conformance.version import VERSION
+
+PATTERN = "journal-*.jsonl"
+MOST_BYTES = 64 * 2**20
+"""Size from which a journal is started afresh if nothing has failed."""
+
+
+class Sent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="sent"):
+    """A case that was about to be run. ``worker``: number of the worker in its run, from 1; 0 in process."""
+
+    worker: Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+    case: Case
+
+
+class Failed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="failed"):
+    """A finding on the case sent before."""
+
+    signature: Text
+
+
+Entry = Sent | Failed
+_decoder: msgspec.json.Decoder[Entry] = msgspec.json.Decoder(Entry)
+
+
+class Journal:
+    """The journal of one run, in ``folder`` or, without one, in the system's folder for temporary files.
+
+    A context manager: at the end the file is removed, and the folder if the journal made it and nothing else is in it.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        """Open a new journal.
+
+        Raises:
+            CaseError: it cannot be written there.
+        """
+        self.folder = folder
+        self._made = folder is not None and not folder.exists()
+        try:
+            if folder is not None:
+                folder.mkdir(parents=True, exist_ok=True)
+            descriptor, name = tempfile.mkstemp(".jsonl", "journal-", folder)
+        except OSError as error:
+            raise CaseError(f"{folder or tempfile.gettempdir()}: {error.strerror}") from error
+        self.path = Path(name)
+        self._file = os.fdopen(descriptor, "r+b", buffering=0)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self._offsets: list[tuple[int, int]] = []
+        """Offset and length of the line of each case sent."""
+        self._end = 0
+        self._failures = 0
+
+    def __len__(self) -> int:
+        """Number of cases sent."""
+        return len(self._offsets)
+
+    @property
+    def full(self) -> bool:
+        """Whether it is time to start afresh."""
+        return self._end > MOST_BYTES
+
+    def sent(self, worker: int, case: Case) -> int:
+        """Write a case that is about to be run; returns its index."""
+        size = self._write(Sent(worker, case))
+        self._offsets.append((self._end - size, size))
+        return len(self._offsets) - 1
+
+    def failed(self, signature: str) -> None:
+        """Write that the last case failed."""
+        self._write(Failed(signature))
+        self._failures += 1
+
+    def cases(self, indices: Sequence[int]) -> list[Case]:
+        """The cases with these indices, in the order given."""
+        found = []
+        for index in indices:
+            offset, size = self._offsets[index]
+            entry = _decoder.decode(os.pread(self._file.fileno(), size, offset))
+            assert isinstance(entry, Sent)
+            found.append(entry.case)
+        return found
+
+    def clear(self) -> None:
+        """Start afresh."""
+        self._file.truncate(0)
+        self._offsets.clear()
+        self._end = 0
+
+    def close(self, *, keep: bool = False) -> None:
+        """Remove it; with ``keep``, leave it to the next run."""
+        self._file.close()
+        if keep:
+            return
+        self.path.unlink(missing_ok=True)
+        if self._made and self.folder is not None:
+            with contextlib.suppress(OSError):
+                self.folder.rmdir()
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close(keep=error is not None and self._failures > 0)
+
+    def _write(self, entry: Entry) -> int:
+        line = msgspec.json.encode(entry) + b"\n"
+        try:
+            written = os.pwrite(self._file.fileno(), line, self._end)
+            if written != len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError as error:
+            raise CaseError(f"{self.path}: {error.strerror}") from error
+        self._end += len(line)
+        return len(line)
+
+
+def recover(folder: Path) -> tuple[list[Path], list[str]]:
+    """Save the cases of journals that killed runs left in ``folder``, and remove those journals.
+
+    Returns the case files, and one line for each journal that cannot be used and stays.
+    """
+    files: list[Path] = []
+    problems = []
+    for path in sorted(folder.glob(PATTERN)):
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            problems.append(f"{path}: {error.strerror}")
+            continue
+        with os.fdopen(descriptor, "rb") as file:
+            try:
+                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                    raise CaseError("is not a regular file")
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                lines = iter(partial(file.readline, MAX_FILE_BYTES + 1), b"")
+                files += [store_case(case, folder) for case in left_behind(lines)]
+                path.unlink()
+            except BlockingIOError:  # its run is alive
+                continue
+            except OSError as error:
+                problems.append(f"{path}: {error.strerror}")
+            except CaseError as error:
+                problems.append(f"{path}: {error}")
+    return files, problems
+
+
+def left_behind(lines: Iterator[bytes]) -> list[Case]:
+    """The cases of a journal that are worth keeping: the smallest of each signature, and the last.
+
+    Raises:
+        CaseError: a line that is no entry; a last line that was cut off is none.
+    """
+    last: Case | None = None
+    failed: dict[str, Case] = {}
+    for entry in entries(lines):
+        if isinstance(entry, Sent):
+            last = entry.case
+        elif last is not None:
+            known = failed.get(entry.signature)
+            if known is None or len(msgspec.json.encode(last)) < len(msgspec.json.encode(known)):
+                failed[entry.signature] = last
+    kept = [titled(case, f"interrupted run: {signature}") for signature, case in failed.items()]
+    if last is not None and last not in failed.values():
+        kept.append(titled(last, "interrupted run: the last case"))
+    return kept
+
+
+def entries(lines: Iterator[bytes]) -> Iterator[Entry]:
+    """The entries of a journal; raises CaseError."""
+    for number, line in enumerate(lines, 1):
+        if len(line) > MAX_FILE_BYTES:
+            raise CaseError(f"line {number}: longer than {MAX_FILE_BYTES} bytes")
+        if not line.endswith(b"\n"):
+            return
+        try:
+            entry = _decoder.decode(line)
+            if isinstance(entry, Sent):
+                decode_case(msgspec.json.encode(entry.case))  # what the types cannot say
+        except (msgspec.MsgspecError, CaseError, RecursionError, UnicodeError) as error:
+            raise CaseError(f"line {number}: {' '.join(str(error).split())[:300]}") from error
+        yield entry
+
+
+def titled(case: Case, title: str) -> Case:
+    """The case with a title that says where it comes from."""
+    origin = Origin(found_by="journal", version=VERSION)
+    return msgspec.structs.replace(case, title=title[:4000], origin=origin)

@@ -1,0 +1,92 @@
+"""A run of cases on one subject: journalled, with the history of its worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from inputmeta.conformance.campaign.journal import Journal
+from inputmeta.conformance.cases.model import Case
+from inputmeta.conformance.check.runner import Outcome, run_case
+from inputmeta.conformance.subjects.base import Subject
+from inputmeta.conformance.workers.subject import IsolatedSubject
+
+SHORTEST_TIMEOUT = 0.5
+"""Seconds; a busy machine may hold up a quick answer for as long."""
+TIMES_SLOWEST = 10
+"""A batch that takes so many times as long as the slowest answered one is taken for a hang while shrinking."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Where a case was run: journal indices of the cases that the same worker ran before it, in order."""
+
+    earlier: range
+
+
+class Session:
+    """Runs cases on a subject, in a worker or in process."""
+
+    def __init__(self, subject: Subject, journal: Journal | None = None) -> None:
+        self.subject = subject
+        self.journal = journal
+        self.isolated = subject if isinstance(subject, IsolatedSubject) else None
+        self.failed = False
+        """Whether a finding was seen: from then on the journal keeps everything."""
+        self._generation = -1
+        self._begin = 0
+
+    def run(self, case: Case) -> Outcome:
+        """Journal a case and run it."""
+        self._settle()
+        if self.journal is not None:
+            self.journal.sent(self._generation, case)
+        outcome = run_case(case, self.subject)
+        if self.journal is not None:
+            for found in outcome.findings:
+                self.journal.failed(found.signature)
+        self.failed |= bool(outcome.findings)
+        return outcome
+
+    def mark(self) -> Mark:
+        """Where the last case was run."""
+        return Mark(range(self._begin, 0 if self.journal is None else len(self.journal) - 1))
+
+    def earlier(self, mark: Mark) -> list[Case]:
+        """The cases that the same worker had run before."""
+        return [] if self.journal is None else self.journal.cases(mark.earlier)
+
+    def _settle(self) -> None:
+        """Have a worker, and know where its history begins."""
+        generation = 0
+        if self.journal is not None and self.journal.full and not self.failed:
+            self.journal.clear()
+            if self.isolated is not None:
+                self.isolated.renew()
+        if self.isolated is not None:
+            self.isolated.ensure()
+            generation = self.isolated.generation
+        if generation != self._generation:
+            self._generation = generation
+            self._begin = 0 if self.journal is None else len(self.journal)
+
+    @property
+    def short_timeout(self) -> float:
+        """Seconds after which a batch of this subject is taken for a hang, going by its answers so far."""
+        if self.isolated is None:
+            return 0.0
+        return min(self.isolated.timeout, max(SHORTEST_TIMEOUT, TIMES_SLOWEST * self.isolated.slowest))
+
+    @contextmanager
+    def hurried(self) -> Iterator[None]:
+        """With the short time-out, which is never to be the last word."""
+        if self.isolated is None:
+            yield
+            return
+        full = self.isolated.timeout
+        self.isolated.timeout = self.short_timeout
+        try:
+            yield
+        finally:
+            self.isolated.timeout = full

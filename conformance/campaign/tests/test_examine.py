@@ -1,0 +1,186 @@
+"""Labels of failures, the search for earlier cases, and shrinking from death to death."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from inputmeta.conformance.campaign.examine import AFTER_EARLIER, DETERMINISTIC, Examiner, with_steps
+from inputmeta.conformance.campaign.failures import Failure
+from inputmeta.conformance.campaign.fuzz import fuzz
+from inputmeta.conformance.campaign.journal import Journal, recover
+from inputmeta.conformance.campaign.reduce import shortest
+from inputmeta.conformance.campaign.session import Session
+from inputmeta.conformance.cases.files import load_case
+from inputmeta.conformance.cases.model import Case
+from inputmeta.conformance.check.runner import run_case
+from inputmeta.conformance.check.verdicts import Verdict
+from inputmeta.conformance.generate import Profile
+from inputmeta.conformance.workers.pool import Pool
+from inputmeta.conformance.workers.target import Target
+from inputmeta.conformance.workers.tests.test_failures import CONFIG, GOOD, prompt, wrong
+from inputmeta.conformance.workers.tests.wrong import COUNTER
+
+PROMPT = Profile(paths=("prompt",))
+
+
+@contextmanager
+def session_on(target: Target) -> Iterator[Session]:
+    with target.open() as subject, Journal() as journal:
+        yield Session(subject, journal)
+
+
+def first_failure(session: Session, cases: list[Case]) -> Failure:
+    for case in cases:
+        findings = session.run(case).findings
+        if findings:
+            mark = session.mark()
+            return Failure(findings[0], case, mark, case, mark)
+    raise AssertionError("nothing failed")
+
+
+def replayed(session: Session, *cases: Case) -> set[str]:
+    """Signatures on the last of the cases, run in one fresh worker."""
+    session.isolated.renew()
+    return {found.signature for found in [run_case(case, session.subject) for case in cases][-1].findings}
+
+
+def test_a_failure_in_every_worker_is_deterministic() -> None:
+    with session_on(wrong("Raises")) as session:
+        examined = Examiner(session, times=3).examine(first_failure(session, [GOOD, prompt(3)]))
+    assert examined.label == DETERMINISTIC
+    assert examined.note == "3 of 3 in fresh workers, 3 of 3 in a warm one"
+    assert examined.finding.signature == "CRASH:raised:-"
+
+
+def test_a_failure_in_some_workers_is_flaky(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(COUNTER, str(tmp_path / "made"))
+    monkeypatch.setattr(Pool, "fill", lambda _: None)  # one process after the other
+    with session_on(wrong("EverySecondProcess")) as session:
+        session.isolated.renew()
+        failure = first_failure(session, [GOOD] * 3)
+        examined = Examiner(session, times=4, seconds=5).examine(failure)
+    assert examined.label == "2 of 4"
+    assert examined.finding.signature == "FLAKY:F-POS:positions"
+    assert "MISMATCH came back 2 of 4 times: wrong value" in examined.finding.detail
+    assert examined.case == GOOD
+
+
+def test_a_failure_on_every_seventh_call_becomes_a_case_of_repeated_steps() -> None:
+    with session_on(wrong("EverySeventh")) as session:
+        failure = first_failure(session, [prompt(1), prompt(2), prompt(4)])
+        assert failure.case == prompt(4)
+        examined = Examiner(session, times=3).examine(failure)
+        assert examined.label == AFTER_EARLIER
+        assert examined.note == "0 of 3 alone in fresh workers, 3 of 3 with 3 steps"
+        assert examined.case.steps == prompt(4).steps * 3
+        assert replayed(session, examined.case) == {"MISMATCH:F-POS:positions"}
+
+
+def test_a_failure_after_a_larger_batch_becomes_a_case_of_both() -> None:
+    earlier = [prompt(1), prompt(1, 7, 1), prompt(2), prompt(5), prompt(1)]
+    with session_on(wrong("AfterLarger")) as session:
+        failure = first_failure(session, earlier)
+        assert failure.case == prompt(2)
+        session.run(prompt(5))
+        last = Failure(failure.finding, prompt(5), session.mark(), failure.first, failure.first_mark)
+        examined = Examiner(session, times=2).examine(last)
+        assert examined.label == AFTER_EARLIER
+        assert examined.case.steps == prompt(7).steps + prompt(5).steps
+        assert examined.finding.step == 1
+        assert replayed(session, examined.case) == {"MISMATCH:F-POS:positions"}
+
+
+def test_earlier_cases_of_other_configurations_stay_files_of_their_own() -> None:
+    other = msgspec.structs.replace(prompt(7), config=msgspec.structs.replace(CONFIG, window_size=1))
+    with session_on(wrong("AfterLarger")) as session:
+        examined = Examiner(session, times=2).examine(first_failure(session, [prompt(1), other, GOOD]))
+        assert (examined.label, examined.before, examined.case) == (AFTER_EARLIER, (other,), GOOD)
+        assert replayed(session, other, GOOD) == {"MISMATCH:F-POS:positions"}
+
+
+def test_a_smaller_case_that_does_not_come_back_gives_way_to_the_first() -> None:
+    with session_on(wrong("Raises")) as session:
+        failure = first_failure(session, [prompt(3, 2)])
+        mistaken = msgspec.structs.replace(GOOD)
+        examined = Examiner(session, times=2).examine(
+            Failure(failure.finding, mistaken, failure.mark, failure.first, failure.first_mark)
+        )
+    assert (examined.label, examined.case) == (DETERMINISTIC, prompt(3))
+    assert "as first seen" in examined.note
+
+
+def test_in_process_there_is_only_a_warm_process() -> None:
+    with session_on(wrong("Raises", in_process=True)) as session:
+        examined = Examiner(session, times=3).examine(first_failure(session, [prompt(3)]))
+    assert (examined.label, examined.note) == (DETERMINISTIC, "3 of 3 in this process")
+
+
+@pytest.mark.parametrize(("name", "signature"), [("Segfaults", "CRASH:SIGSEGV:-"), ("Hangs", "HANG:timeout:-")])
+def test_shrinking_goes_on_through_deaths_to_the_smallest_case(name: str, signature: str) -> None:
+    with session_on(wrong(name, timeout=2.0)) as session:
+        campaign = fuzz(session, PROMPT, seed_value=3, rounds=20, shrink_seconds=25)
+        failure = campaign.failures[signature]
+        assert sum(map(len, failure.case.steps)) == 1
+        assert failure.case.steps[0][0].seqlen_q == 3
+        assert session.isolated.timeout == 2.0
+        examined = Examiner(session, times=2).examine(failure)
+        assert (examined.label, examined.case) == (DETERMINISTIC, failure.case)
+    assert campaign.verdicts[Verdict.PASS] > 0
+
+
+def test_delta_debugging_keeps_what_is_needed() -> None:
+    assert shortest(range(50), lambda part: {7, 8, 40} <= set(part)) == [7, 8, 40]
+    assert shortest([1], lambda part: True) == [1]
+    assert with_steps([prompt(1)], prompt(2)).steps == prompt(1).steps + prompt(2).steps
+    assert with_steps([msgspec.structs.replace(GOOD, path="decode")], GOOD) is None
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+SUITE = """
+import sys
+from inputmeta.conformance.commands.main import app
+app(["fuzz", "--subject", "inputmeta.conformance.workers.tests.wrong:" + sys.argv[1], "--seed", "3", "--path", "prompt",
+     "--seconds", "60", "--save-dir", sys.argv[2]])
+"""
+
+
+def test_a_killed_suite_loses_no_case(tmp_path: Path) -> None:
+    folder = tmp_path / "failures"
+    suite = subprocess.Popen([sys.executable, "-c", SUITE, "Hangs", str(folder)], stdout=subprocess.DEVNULL)
+    try:
+        end = time.monotonic() + 60
+        last, since = b"", time.monotonic()
+        while time.monotonic() < end:  # until one case takes its time: it hangs
+            time.sleep(0.1)
+            text = b"".join(path.read_bytes() for path in folder.glob("journal-*.jsonl"))
+            if text != last:
+                last, since = text, time.monotonic()
+            elif text and time.monotonic() - since > 2:
+                break
+        assert recover(folder) == ([], [])  # its run is alive
+        workers = children(suite.pid)
+        assert len(workers) >= 2
+    finally:
+        os.kill(suite.pid, signal.SIGKILL)
+        suite.wait()
+    files, problems = recover(folder)
+    assert problems == []
+    case = load_case(files[-1])
+    assert case.title == "interrupted run: the last case"
+    assert any(sequence.seqlen_q == 3 for step in case.steps for sequence in step)
+    assert list(folder.iterdir()) == files
+    end = time.monotonic() + 10
+    while any(Path(f"/proc/{worker}").exists() for worker in workers) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not any(Path(f"/proc/{worker}").exists() for worker in workers)  # nor does it leave a hanging worker

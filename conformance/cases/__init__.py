@@ -1,0 +1,1 @@
+"""Cases: their form, their files, the batches in them, the corpus."""

@@ -1,0 +1,135 @@
+"""The corpus: cases as files, one JSON file each, installed with the package."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+
+from inputmeta import oracle
+from inputmeta.conformance.cases.files import CaseError, case_id, case_schema, format_case, load_case, save_case
+from inputmeta.conformance.cases.model import Case
+from inputmeta.conformance.cases.request import complete_case
+
+SCHEMA_FILE = "case.schema.json"
+BUG_CLASSES = (
+    *("SPEC", "STALE", "SENT", "BT", "WIN", "CHUNK", "OVF", "CMP", "ZERO"),
+    *("CU", "RING", "CP", "AGREE", "ALIAS", "DTYPE", "LOOK", "RANK"),
+)
+"""Classes of fault that a case may guard against; explained in the corpus README."""
+
+
+def bundled_corpus() -> Path:
+    """Folder of the corpus that is installed with the package."""
+    return Path(str(files("corpus"))) / "cases"
+
+
+def case_files(folder: Path) -> list[Path]:
+    """The case files of a corpus folder, in name order.
+
+    Raises:
+        CaseError: the folder is not there or holds no case.
+    """
+    found = sorted(folder.glob("*.json"))
+    if not found:
+        raise CaseError(f"{folder}: no case files")
+    return found
+
+
+def load_corpus(folder: Path) -> Iterator[tuple[Path, Case]]:
+    """Every case of a corpus with its file; raises :class:`CaseError` at the first that cannot be used."""
+    for path in case_files(folder):
+        yield path, load_case(path)
+
+
+def schema_text() -> str:
+    """The JSON Schema of case files as it is kept beside the cases."""
+    return json.dumps(case_schema(), indent=1, ensure_ascii=False) + "\n"
+
+
+def add_case(case: Case, folder: Path) -> Path:
+    """Complete a case and store it under a name made from its title. Returns the new file.
+
+    Raises:
+        CaseError: it has no title, or the corpus already holds the same content.
+    """
+    if not case.title:
+        raise CaseError("at $.title: a corpus case says what it guards")
+    complete = complete_case(case)
+    for path in sorted(folder.glob("*.json")):
+        if load_case(path).id == complete.id:
+            raise CaseError(f"{path}: already holds this case")
+    name = slug(case.title) or complete.id  # a title may hold no letter that a file name takes
+    target = folder / f"{name}.json"
+    if target.exists():
+        target = folder / f"{name}-{complete.id[:6]}.json"
+    save_case(complete, target)
+    return target
+
+
+def slug(title: str) -> str:
+    """File name of a title: lower case, words joined by hyphens, at most 80 characters.
+
+    >>> slug("F-NCQ: a chunk inside one group has one row")
+    'f-ncq-a-chunk-inside-one-group-has-one-row'
+    """
+    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:80].rstrip("-")
+
+
+def format_corpus(folder: Path, *, check: bool) -> list[Path]:
+    """Bring ids, expectations, layout and the schema up to date; returns the files that (would) change."""
+    changed = []
+    for path, case in load_corpus(folder):
+        text = format_case(complete_case(case))
+        if path.read_text(encoding="utf-8") != text:
+            changed.append(path)
+            if not check:
+                path.write_text(text, encoding="utf-8")
+    schema = folder.parent / SCHEMA_FILE
+    if not schema.exists() or schema.read_text(encoding="utf-8") != schema_text():
+        changed.append(schema)
+        if not check:
+            schema.write_text(schema_text(), encoding="utf-8")
+    return changed
+
+
+def lint_corpus(folder: Path) -> list[str]:
+    """Everything that is wrong with a corpus, one line each: files, ids, titles, tags, stale expectations."""
+    problems = []
+    ids: dict[str, list[str]] = defaultdict(list)
+    titles: dict[str, list[str]] = defaultdict(list)
+    for path in case_files(folder):
+        try:
+            case = load_case(path)
+        except CaseError as error:
+            problems.append(str(error))
+            continue
+        ids[case_id(case)].append(path.name)
+        titles[case.title].append(path.name)
+        problems += [f"{path.name}: {problem}" for problem in lint_case(case, path)]
+    problems += [f"{', '.join(names)}: the same case" for names in ids.values() if len(names) > 1]
+    problems += [f"{', '.join(names)}: the same title" for names in titles.values() if len(names) > 1]
+    schema = folder.parent / SCHEMA_FILE
+    if not schema.exists() or schema.read_text(encoding="utf-8") != schema_text():
+        problems.append(f"{schema.name}: is not the schema of this version; run corpus fmt")
+    return problems
+
+
+def lint_case(case: Case, path: Path) -> Iterator[str]:
+    """What is wrong with one case of a corpus."""
+    if not case.title:
+        yield "at $.title: a corpus case says what it guards"
+    if not case.tags:
+        yield "at $.tags: a corpus case names the formulas, preconditions or bug classes it guards"
+    known = {*oracle.FORMULAS, *oracle.PRECONDITIONS, *BUG_CLASSES}
+    yield from (f"at $.tags: {tag} is no formula, precondition or bug class" for tag in case.tags if tag not in known)
+    if case.id != case_id(case):
+        yield f"at $.id: {case.id!r}, but the content has {case_id(case)}; run corpus fmt"
+    complete = complete_case(case)
+    if case.expected != complete.expected:
+        yield "at $.expected: is not what the oracle says; run corpus fmt if the specification changed"
+    elif path.read_text(encoding="utf-8") != format_case(complete):
+        yield "is not in canonical form; run corpus fmt"

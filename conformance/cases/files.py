@@ -1,0 +1,247 @@
+"""Reading, checking, naming and writing case files.
+
+A case file is untrusted: it is bounded in size, decoded straight into the types of
+:mod:`inputmeta.conformance.cases.model`, and checked for what the types cannot say. Every error is one
+:class:`CaseError` that names the file and the JSON path. Nothing in a case names a file: it is stored under the hash
+of its content.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import secrets
+import stat
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from inputmeta.conformance.cases.model import Case, Cell, Gather, Sequence
+
+MAX_FILE_BYTES = 64 * 2**20
+MAX_CELLS = 2**25
+"""Cells that the fields of one step may have, about: a small file can ask for a table of many rows and columns."""
+MAX_ERROR = 400
+"""Characters of an error's text: it may quote the file."""
+INLINE_WIDTH = 116
+
+
+NOT_TEXT = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+"""Unicode categories of what moves the cursor, hides or reorders text."""
+
+
+class CaseError(ValueError):
+    """A case file that cannot be used. ``str()`` is one line: file, JSON path, what is wrong."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(plain_text(text if len(text) <= MAX_ERROR else f"{text[:MAX_ERROR]}…"))
+
+
+def load_case(path: Path) -> Case:
+    """Read and check one case file.
+
+    Raises:
+        CaseError: unreadable, larger than 64 MiB, not JSON, not the schema, or inconsistent in itself.
+    """
+    data = read_file(path, MAX_FILE_BYTES, "a case file")
+    try:
+        return decode_case(data)
+    except CaseError as error:
+        raise CaseError(f"{path}: {error}") from error
+
+
+def read_file(path: Path, limit: int, what: str) -> bytes:
+    """The bytes of a regular file; a device or a pipe, which may never end, is not opened.
+
+    Raises:
+        CaseError: unreadable, no regular file, or more than ``limit`` bytes.
+    """
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise CaseError(f"{path}: is not a regular file")
+        with path.open("rb") as file:
+            data = file.read(limit + 1)
+    except OSError as error:
+        raise CaseError(f"{path}: {error.strerror}") from error
+    if len(data) > limit:
+        raise CaseError(f"{path}: {path.stat().st_size} bytes; {what} has at most {limit}")
+    return data
+
+
+def decode_case(data: bytes) -> Case:
+    """Decode and check one case from JSON bytes; raises :class:`CaseError` without a file name."""
+    try:
+        case = msgspec.json.decode(data, type=Case)
+    except msgspec.ValidationError as error:
+        message, _, where = str(error).rpartition(" - at ")
+        raise CaseError(f"at {where.strip('`')}: {message}" if message else f"at $: {where}") from error
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise CaseError(f"not JSON: {error}") from error
+    _check_keys(data)
+    _check_text(case)
+    _check_size(case)
+    _check_gather(case)
+    _check_expected(case)
+    return case
+
+
+def plain_text(text: str) -> str:
+    """``text`` with every character that is none to be read (a control character, a direction mark) as ``?``."""
+    return "".join("?" if unicodedata.category(char) in NOT_TEXT else char for char in text)
+
+
+def _check_keys(data: bytes) -> None:
+    """Refuse a key that stands twice in one object: readers disagree on which of the two counts."""
+
+    def unique(pairs: list[tuple[str, object]]) -> None:
+        keys = {key for key, _ in pairs}
+        if len(keys) != len(pairs):
+            twice = next(key for key in keys if [name for name, _ in pairs].count(key) > 1)
+            raise CaseError(f"not JSON: key `{twice}` stands twice in one object")
+
+    # Arrays of plain values hold no key and are most of a file.
+    json.loads(re.sub(rb'\[[^][{}"]*\]', b"[]", data), object_pairs_hook=unique)
+
+
+def _check_text(case: Case) -> None:
+    """Text is printed: it may not hold what a terminal takes for a command."""
+    origin = case.origin
+    texts = [("id", case.id), ("title", case.title), ("origin.found_by", origin.found_by)]
+    texts += [("origin.version", origin.version), ("origin.minimised_by", origin.minimised_by)]
+    texts += [(f"tags[{index}]", tag) for index, tag in enumerate(case.tags)]
+    for step, expected in enumerate(case.expected):
+        texts += [(f"expected[{step}].fields", key) for key in expected.fields]
+        texts += [(f"expected[{step}].refused", text) for r in expected.refused for text in (r.condition, r.field)]
+    for where, text in texts:
+        if plain_text(text) != text:
+            raise CaseError(f"at $.{where}: holds a character that is not text")
+
+
+def _check_size(case: Case) -> None:
+    """Refuse a case whose fields would not fit in memory, whatever its preconditions say of it."""
+    config = case.config
+    ratios = len({*config.dense_ratios, *config.sparse_ratios})
+    for index, step in enumerate(case.steps):
+        cells = sum(rows_of(case, sequence) for sequence in step) * (64 + 8 * ratios + config.max_ngram_size)
+        blocks = [len(sequence.block_table) for sequence in step]
+        cells += 4 * ratios * sum(blocks)
+        if case.path != "prompt":
+            cells += sum(rows_of(case, s) for s in step) * max([case.max_num_blocks or 0, *blocks])
+        if config.cp_size > 1:
+            cells += config.cp_size * len(step)
+        if cells > MAX_CELLS:
+            raise CaseError(f"at $.steps[{index}]: its fields have about {cells} cells; a step has at most {MAX_CELLS}")
+
+
+def rows_of(case: Case, sequence: Sequence) -> int:
+    """Query rows that a sequence has, if it is valid: no more than the tokens it comes with."""
+    tokens = len(sequence.token_ids) if case.path == "prompt" else 1 + len(sequence.draft_tokens)
+    return min(max(0, sequence.seqlen_q), tokens)
+
+
+def _check_gather(case: Case) -> None:
+    if not case.gather:
+        return
+    if case.path != "decode_zos":
+        raise CaseError(f"at $.gather: belongs to path decode_zos, not {case.path}")
+    if len(case.gather) != len(case.steps):
+        raise CaseError(f"at $.gather: {len(case.gather)} entries for {len(case.steps)} steps")
+    for index, (gather, step) in enumerate(zip(case.gather, case.steps, strict=True)):
+        if gather is not None:
+            _check_gather_step(gather, step, f"$.gather[{index}]")
+
+
+def _check_gather_step(gather: Gather, step: tuple[Sequence, ...], where: str) -> None:
+    total_q = sum(max(0, sequence.seqlen_q) for sequence in step)
+    longest = max((sequence.seqlen_q for sequence in step), default=0)
+    if len(gather.fresh_input_ids) != total_q:
+        raise CaseError(f"at {where}.fresh_input_ids: {len(gather.fresh_input_ids)} ids for {total_q} query rows")
+    if len(gather.remap) != len(step):
+        raise CaseError(f"at {where}.remap: {len(gather.remap)} entries for {len(step)} sequences")
+    if len(gather.prev_predict) != len(gather.prev_sampled):
+        raise CaseError(f"at {where}.prev_predict: {len(gather.prev_predict)} rows, {len(gather.prev_sampled)} sampled")
+    for index, source in enumerate(gather.remap):
+        if source >= len(gather.prev_sampled):
+            raise CaseError(f"at {where}.remap[{index}]: {source}, but there are {len(gather.prev_sampled)} rows")
+    for index, row in enumerate(gather.prev_predict):
+        if len(row) < longest - 1:
+            raise CaseError(f"at {where}.prev_predict[{index}]: {len(row)} drafts, {longest - 1} are read")
+
+
+def _check_expected(case: Case) -> None:
+    if case.expected and len(case.expected) != len(case.steps):
+        raise CaseError(f"at $.expected: {len(case.expected)} entries for {len(case.steps)} steps")
+    for index, expected in enumerate(case.expected):
+        for key, array in expected.fields.items():
+            if not _fits(array.data, array.shape):
+                raise CaseError(f"at $.expected[{index}].fields.{key}.data: is not of shape {list(array.shape)}")
+
+
+def _fits(data: Cell | tuple[Any, ...], shape: tuple[int, ...]) -> bool:
+    if not shape:
+        return not isinstance(data, tuple)
+    if not isinstance(data, tuple) or len(data) != shape[0]:
+        return False
+    return all(_fits(item, shape[1:]) for item in data)
+
+
+def case_id(case: Case) -> str:
+    """Content hash of what the case means: path, configuration, steps, gather inputs and table width.
+
+    Title, tags, origin and the cached expectation do not count. 16 hexadecimal digits.
+    """
+    meaning = (case.path, case.config, case.steps, case.gather, case.max_num_blocks)
+    return hashlib.sha256(msgspec.json.encode(meaning, order="deterministic")).hexdigest()[:16]
+
+
+def format_case(case: Case) -> str:
+    """Canonical JSON text: keys in declaration order, defaults left out, one line a field, newline at the end."""
+    return _layout(msgspec.to_builtins(case), "") + "\n"
+
+
+def _layout(value: object, indent: str) -> str:
+    inline = json.dumps(value, ensure_ascii=False)
+    if len(indent) + len(inline) <= INLINE_WIDTH:
+        return inline
+    inner = indent + " "
+    if isinstance(value, dict):
+        items = [f"{inner}{json.dumps(key)}: {_layout(item, inner)}" for key, item in value.items()]
+        return "{\n" + ",\n".join(items) + f"\n{indent}}}"
+    if isinstance(value, list | tuple) and value and isinstance(value[0], dict | list | tuple):
+        return "[\n" + ",\n".join(f"{inner}{_layout(item, inner)}" for item in value) + f"\n{indent}]"
+    return inline
+
+
+def save_case(case: Case, path: Path) -> None:
+    """Write one case in canonical form, replacing the file in one step. Its title and origin become plain text.
+
+    Raises:
+        CaseError: the file cannot be written.
+    """
+    origin = case.origin
+    found_by, version = plain_text(origin.found_by), plain_text(origin.version)
+    origin = msgspec.structs.replace(origin, found_by=found_by, version=version)
+    case = msgspec.structs.replace(case, title=plain_text(case.title), origin=origin)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # A new file of a name nobody can guess: one that is there already may be a link to somewhere else.
+        temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
+        try:
+            with temporary.open("x", encoding="utf-8") as file:
+                file.write(format_case(case))
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise CaseError(f"{path}: {error.strerror}") from error
+
+
+def case_schema() -> dict[str, Any]:
+    """JSON Schema of a case file, generated from the types."""
+    schema = msgspec.json.schema(Case)
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    schema["title"] = "inputmeta case"
+    return schema

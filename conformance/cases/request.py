@@ -1,0 +1,90 @@
+"""Between case files and batches in memory: conversion, expectation, which expansions a case builds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from inputmeta import oracle
+from inputmeta.conformance.cases.files import case_id, save_case
+from inputmeta.conformance.cases.model import Array, Case, Cell, Config, Refusal, StepExpected
+from inputmeta.conformance.cases.model import Sequence as CaseSequence
+from inputmeta.conformance.subjects.base import Request
+
+MAX_EXPANDED_CELLS = 2**16
+"""Largest expansion, in cells, that a case builds: 32,768 rows at ratio 1 and 128 K of context would be 16 GiB."""
+
+
+def oracle_config(config: Config) -> oracle.MetadataConfig:
+    """A case's configuration as the oracle's type."""
+    return oracle.MetadataConfig(**{name: getattr(config, name) for name in config.__struct_fields__})
+
+
+def oracle_sequences(step: tuple[CaseSequence, ...]) -> list[oracle.SequenceMetadata]:
+    """One step's sequences as the oracle's type."""
+    names = CaseSequence.__struct_fields__
+    return [oracle.SequenceMetadata(**{name: getattr(sequence, name) for name in names}) for sequence in step]
+
+
+def step_request(case: Case, index: int, *, in_place: bool = True) -> Request:
+    """One step of a case as a batch in memory; the width of the caller's tables counts only if it is to be filled."""
+    config, sequences = oracle_config(case.config), oracle_sequences(case.steps[index])
+    return Request(
+        path=case.path,
+        config=config,
+        sequences=sequences,
+        gather=case.gather[index] if case.gather else None,
+        max_num_blocks=case.max_num_blocks if in_place else None,
+        expand=affordable_expansions(config, sequences),
+    )
+
+
+def affordable_expansions(
+    config: oracle.MetadataConfig, sequences: Sequence[oracle.SequenceMetadata], most_cells: int = MAX_EXPANDED_CELLS
+) -> frozenset[str]:
+    """The expansions that stay within ``most_cells`` each: a rule of the case alone, so that a case replays."""
+    rows = max(1, sum(sequence.seqlen_q for sequence in sequences))
+    names = set()
+    if rows * config.window_size <= most_cells:
+        names |= {"kv_swa_full_index", "kv_swa_index"}
+    if rows * (config.max_model_len // max(1, min(config.dense_ratios, default=1)) + 128) <= most_cells:
+        names.add("kv_ca_index")
+    return frozenset(names)
+
+
+def complete_case(case: Case) -> Case:
+    """The case with the id that its content has and the expectation that the oracle gives."""
+    expected = tuple(step_expected(case, index) for index in range(len(case.steps)))
+    return msgspec.structs.replace(case, id=case_id(case), expected=expected)
+
+
+def store_case(case: Case, folder: Path) -> Path:
+    """Complete a case and write it under its id; returns the file. Raises CaseError if it cannot be written."""
+    complete = complete_case(case)
+    path = folder / f"{complete.id}.json"
+    save_case(complete, path)
+    return path
+
+
+def step_expected(case: Case, index: int) -> StepExpected:
+    """What the oracle says of one step of a case, in the form of a case file."""
+    request = step_request(case, index)
+    broken = request.violations()
+    if broken:
+        refused = (Refusal(condition=e.condition, sequence=e.sequence, field=e.field) for e in broken)
+        return StepExpected(refused=tuple(refused))
+    return StepExpected(fields={key: field_array(field) for key, field in request.expected().items()})
+
+
+def field_array(field: oracle.ExpectedField) -> Array:
+    """An expected field as a case-file array: cells nested by shape, ``None`` where not defined."""
+    cells: tuple[Cell, ...] = tuple(field.cells)
+    if not field.shape:
+        return Array(dtype=field.dtype, shape=(), data=cells[0])
+    if len(field.shape) == 1:
+        return Array(dtype=field.dtype, shape=field.shape, data=cells)
+    width = field.shape[1]
+    rows = tuple(cells[start : start + width] for start in range(0, len(cells), width))
+    return Array(dtype=field.dtype, shape=field.shape, data=rows)

@@ -1,0 +1,1 @@
+"""One case against one subject: building, comparing, refusing, reporting."""

@@ -1,0 +1,126 @@
+"""Exact comparison of built fields with the oracle's. Cells that are not defined are left out, and only those."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from inputmeta import oracle
+from inputmeta.conformance.check.verdicts import Cell, Finding, Verdict
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """An expected field as arrays: ``values`` int64 and ``defined`` bool, both of the chosen rows.
+
+    ``defined`` is None when every cell is. ``rows`` are the field rows that the first axis stands for; None: all.
+
+    """
+
+    field: oracle.ExpectedField
+    values: np.ndarray
+    defined: np.ndarray | None
+    rows: np.ndarray | None
+
+    @classmethod
+    def of(cls, field: oracle.ExpectedField) -> Wanted:
+        """Convert the oracle's cells. The built shape is that of the field with the chosen rows in the first axis."""
+        rows = None if field.rows is None else np.asarray(field.rows, dtype=np.int64)
+        shape = field.shape if rows is None else (len(rows), *field.shape[1:])
+        try:
+            return cls(field, np.array(field.cells, dtype=np.int64).reshape(shape), None, rows)
+        except TypeError:  # a None among the cells
+            values, defined = with_holes(field.cells, shape)
+            return cls(field, values, defined, rows)
+
+    @property
+    def tensor(self) -> bool:
+        """Whether the field is a tensor, rather than a plain scalar."""
+        return self.field.shape != ()
+
+    def differing(self, actual: np.ndarray) -> np.ndarray:
+        """Mask over the chosen rows of cells that are defined and differ; ``actual`` has the full shape."""
+        chosen = actual if self.rows is None else actual[self.rows]
+        wrong: np.ndarray = chosen != self.values
+        return wrong if self.defined is None else wrong & self.defined
+
+    def compared(self) -> int:
+        """Number of cells that are compared."""
+        return int(self.values.size if self.defined is None else self.defined.sum())
+
+    def cell(self, actual: np.ndarray, position: tuple[int, ...]) -> Cell:
+        """The cell at ``position`` among the chosen rows, with its index in the full field."""
+        index = position if self.rows is None else (int(self.rows[position[0]]), *position[1:])
+        convert = bool if self.field.dtype == "bool" else int
+        return Cell(index=index, got=convert(actual[index]), want=convert(self.values[position]))
+
+
+def with_holes(cells: Sequence[int | bool | None], shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Values (0 where None) and the mask of defined cells, both of ``shape``.
+
+    A row is mostly a defined prefix and a tail of None, which slices convert faster than cells.
+    """
+    width = shape[-1]
+    values = np.zeros((len(cells) // width, width), dtype=np.int64)
+    defined = np.zeros(values.shape, dtype=bool)
+    for row, start in enumerate(range(0, len(cells), width)):
+        line = cells[start : start + width]
+        known = width - line.count(None)
+        prefix = [cell for cell in line[:known] if cell is not None]
+        if len(prefix) == known:
+            values[row, :known] = prefix
+            defined[row, :known] = True
+            continue
+        for column, cell in enumerate(line):
+            if cell is not None:
+                values[row, column] = cell
+                defined[row, column] = True
+    return values.reshape(shape), defined.reshape(shape)
+
+
+def compare_fields(wanted: Mapping[str, Wanted], actual: Mapping[str, object], step: int = 0) -> list[Finding]:
+    """Findings on every wanted field, in declaration order; none when all conform."""
+    findings = (compare_field(key, want, actual.get(key), step) for key, want in wanted.items())
+    return [finding for finding in findings if finding is not None]
+
+
+def compare_field(key: str, want: Wanted, actual: object, step: int) -> Finding | None:
+    """Finding on one field, or None: missing, wrong type, dtype or shape, or the differing cells."""
+    problem = form_problem(want, actual)
+    if problem is not None:
+        return finding(Verdict.MISMATCH, step, key, want, detail=problem)
+    array = np.asarray(actual)
+    wrong = want.differing(array)
+    count = int(wrong.sum())
+    if not count:
+        return None
+    position = tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
+    cell = want.cell(array, position)
+    return finding(Verdict.MISMATCH, step, key, want, detail="wrong value", cell=cell, differing=count)
+
+
+def form_problem(want: Wanted, actual: object) -> str | None:
+    """What is wrong with the form of a built field: absent, not an array, dtype, shape. None if it is right."""
+    if actual is None:
+        return "the field is missing"
+    if not want.tensor:
+        kind = bool if want.field.dtype == "bool" else int
+        right = isinstance(actual, kind) and (kind is bool or not isinstance(actual, bool))
+        return None if right else f"a plain {kind.__name__} is wanted, got {type(actual).__name__}"
+    if not isinstance(actual, np.ndarray):
+        return f"an array is wanted, got {type(actual).__name__}"
+    if actual.dtype != np.dtype(want.field.dtype):
+        return f"dtype {actual.dtype}, want {want.field.dtype}"
+    if actual.shape != want.field.shape:
+        return f"shape {list(actual.shape)}, want {list(want.field.shape)}"
+    return None
+
+
+def finding(
+    verdict: Verdict, step: int, key: str, want: Wanted, *, detail: str, cell: Cell | None = None, differing: int = 0
+) -> Finding:
+    """A finding on a field, with the formula of its declaration."""
+    formula = want.field.formula
+    return Finding(verdict, step, key, formula, detail, cell, differing, want.compared())

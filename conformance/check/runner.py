@@ -1,0 +1,215 @@
+"""Running a case against a subject: the passes over its steps and the findings they give.
+
+A valid step is built once on the subject's own buffers and, if the subject fills in place, twice on poisoned and
+fenced ones (:mod:`inputmeta.conformance.check.buffers`). An invalid step must be refused, for a precondition that it
+breaks, without a write. The subject's result is never trusted: :mod:`inputmeta.conformance.check.compare` checks form
+before values. A subject that does not answer at all (:class:`inputmeta.conformance.subjects.base.SubjectFailure`, or
+whatever it raises in process) is a finding.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from inputmeta.conformance.cases.model import Case
+from inputmeta.conformance.cases.request import step_request
+from inputmeta.conformance.check.buffers import PATTERNS, Arena, Shapes
+from inputmeta.conformance.check.compare import Wanted, compare_field, compare_fields, finding
+from inputmeta.conformance.check.refusals import check_refusal, failure_finding
+from inputmeta.conformance.check.tails import NO_TAILS, Tails, tails_of
+from inputmeta.conformance.check.verdicts import Finding, Verdict, field_name
+from inputmeta.conformance.subjects.base import Rejection, Request, Result, Subject
+from inputmeta.conformance.subjects.loading import SubjectError
+
+
+@dataclass
+class Outcome:
+    """What one case gave: findings (none: it conforms), what was not claimed, how much was compared."""
+
+    findings: list[Finding] = field(default_factory=list)
+    unsupported: set[str] = field(default_factory=set)
+    """Field names, or what of the batch is beyond the subject (``path decode_zos``)."""
+    steps: int = 0
+    """Steps that were run, refusals included."""
+    cells: int = 0
+    """Defined cells compared, of one pass."""
+    keys: set[str] = field(default_factory=set)
+    """Flat keys compared."""
+
+    @property
+    def ran(self) -> bool:
+        """Whether anything at all was checked."""
+        return self.steps > 0
+
+    def add(self, findings: list[Finding]) -> None:
+        """Keep the first finding of each signature; a step that could not be handed over is not claimed."""
+        seen = {known.signature for known in self.findings}
+        for new in findings:
+            if new.verdict is Verdict.UNSUPPORTED:
+                self.steps = 0
+                self.unsupported.add(new.detail)
+            elif new.signature not in seen:
+                seen.add(new.signature)
+                self.findings.append(new)
+
+
+@dataclass(frozen=True)
+class ValidStep:
+    """One valid step with what the oracle wants of it."""
+
+    index: int
+    request: Request
+    wanted: dict[str, Wanted]
+
+    @property
+    def shapes(self) -> Shapes:
+        """Dtype and shape of the tensors by flat key."""
+        return {key: (want.field.dtype, want.field.shape) for key, want in self.wanted.items() if want.tensor}
+
+
+def run_case(case: Case, subject: Subject) -> Outcome:
+    """Run every step of a case and collect the findings; SubjectError if the subject cannot be started any more.
+
+    A step whose batch is beyond the subject, and every field it does not claim, is UNSUPPORTED in the outcome. A table
+    width (``max_num_blocks``) is a property of the caller's buffers: only passes that offer buffers have it.
+    """
+    outcome = Outcome()
+    valid: list[ValidStep] = []
+    for index in range(len(case.steps)):
+        request = step_request(case, index, in_place=subject.capabilities.in_place)
+        beyond = subject.capabilities.lacks(request.path, request.config, request.sequences, request.max_num_blocks)
+        if beyond is not None:
+            outcome.unsupported.add(beyond)
+            continue
+        outcome.steps += 1
+        broken = {error.condition for error in request.violations()}
+        if broken:
+            outcome.add(check_refusal(subject, request, index, broken))
+        else:
+            valid.append(claimed_step(request, index, subject, outcome))
+    if subject.capabilities.in_place:
+        tails = tails_of([step.request for step in valid], subject.capabilities)
+        passes: list[list[Finding]] = []
+        for pattern in PATTERNS:
+            passes.append(run_pass(subject, valid, pattern, tails))
+            if any(found.code for found in passes[-1]):  # no answer: another pattern tells no more
+                break
+        outcome.add(merge_passes(passes))
+    if not outcome.findings and not (subject.capabilities.in_place and case.max_num_blocks is not None):
+        outcome.add(run_pass(subject, valid, None))
+    return outcome
+
+
+def merge_passes(passes: list[list[Finding]]) -> list[Finding]:
+    """Findings of the poisoned passes together. A field is UNWRITTEN only if no pass saw a wrong value in it.
+
+    A bool has no value to spare for poison: what one pattern hides or leaves in doubt, the other shows.
+    """
+    findings = [found for single in passes for found in single]
+    wrong = {found.key for found in findings if found.verdict is Verdict.MISMATCH}
+    return [found for found in findings if found.verdict is not Verdict.UNWRITTEN or found.key not in wrong]
+
+
+def claimed_step(request: Request, index: int, subject: Subject, outcome: Outcome) -> ValidStep:
+    """The oracle's fields of a step, those that the subject claims; the others go to ``outcome.unsupported``."""
+    expected = request.expected()
+    claimed = {key: f for key, f in expected.items() if field_name(key) in subject.capabilities.fields}
+    outcome.unsupported |= {field_name(key) for key in expected.keys() - claimed.keys()}
+    wanted = {key: Wanted.of(f) for key, f in claimed.items()}
+    outcome.keys |= wanted.keys()
+    outcome.cells += sum(want.compared() for want in wanted.values())
+    return ValidStep(index, request, wanted)
+
+
+def run_pass(
+    subject: Subject, steps: list[ValidStep], pattern: dict[str, int] | None, tails: Tails = NO_TAILS
+) -> list[Finding]:
+    """One pass over the steps of a case: on the subject's own buffers (``pattern`` None) or on poisoned ones.
+
+    Ends at the first step with findings: later steps would only repeat them.
+    """
+    arena = None if pattern is None else Arena([tails.shapes(step.shapes) for step in steps], pattern)
+    for step in steps:
+        findings = run_step(subject, step) if arena is None else run_in_place(subject, step, arena, tails)
+        if findings:
+            return findings
+    return []
+
+
+def run_step(subject: Subject, step: ValidStep) -> list[Finding]:
+    """Build one step on the subject's own buffers and compare."""
+    result = build(subject, step.request, step.index)
+    if isinstance(result, Finding):
+        return [result]
+    return compare_fields(step.wanted, result, step.index)
+
+
+def run_in_place(subject: Subject, step: ValidStep, arena: Arena, tails: Tails) -> list[Finding]:
+    """Build one step into fenced buffers; compare the buffers, then the cells around them."""
+    shapes = tails.shapes(step.shapes)
+    views = arena.views(shapes)
+    before = {key: view.copy() for key, view in views.items()}
+    fences = arena.outside(shapes)
+    result = build(subject, dataclasses.replace(step.request, out=dict(views)), step.index)
+    if isinstance(result, Finding):
+        return [result]
+    findings = []
+    for key, want in step.wanted.items():
+        if not want.tensor:
+            findings.append(compare_field(key, want, result.get(key), step.index))
+            continue
+        view = views[key]
+        outside = arena.rows[key].written_outside(fences[key], view.shape)
+        if outside:
+            where = f"wrote {len(outside)} cells outside the buffer, first at offset {outside[0]} of its start"
+            findings.append(finding(Verdict.OUT_OF_BOUNDS, step.index, key, want, detail=where))
+        rows = want.field.shape[0]
+        problem = compare_field(key, want, view[:rows], step.index)
+        if problem is not None:
+            findings.append(unwritten(problem, want, view[:rows], before[key][:rows]) or problem)
+        findings.append(tails.check(key, want, view, before[key], step.index))
+    return [found for found in findings if found is not None]
+
+
+def unwritten(problem: Finding, want: Wanted, view: np.ndarray, before: np.ndarray) -> Finding | None:
+    """UNWRITTEN instead of MISMATCH, if every differing cell still holds what it held before the step."""
+    if problem.cell is None:
+        return None
+    wrong = want.differing(view)
+    untouched = wrong & ((view == before) if want.rows is None else (view == before)[want.rows])
+    if not np.array_equal(wrong, untouched):
+        return None
+    return dataclasses.replace(problem, verdict=Verdict.UNWRITTEN, detail="cells that must be written were not")
+
+
+def build(subject: Subject, request: Request, step: int) -> Result | Finding:
+    """Call the subject on a valid batch; a refusal, no answer, or a change of the request becomes a finding."""
+    sent = snapshot(request)
+    try:
+        result = subject.build(request)
+    except Rejection as rejection:
+        where = "the configuration" if rejection.sequence is None else f"sequence {rejection.sequence}"
+        detail = f"refused a valid batch: {rejection.condition} at {where}, field {rejection.field}: {rejection}"
+        return Finding(Verdict.REJECTED, step, None, rejection.condition, detail)
+    except SubjectError:  # it cannot be started any more
+        raise
+    except Exception as error:  # a subject may raise anything; whatever it is, it is the verdict
+        return failure_finding(error, step)
+    if snapshot(request) != sent:
+        return Finding(Verdict.OUT_OF_BOUNDS, step, None, "-", "changed its request", code="input")
+    if not isinstance(result, Mapping):
+        detail = f"returned {type(result).__name__} instead of a mapping"
+        return Finding(Verdict.CRASH, step, None, "-", detail, code="raised")
+    return result
+
+
+def snapshot(request: Request) -> list[dict[str, Any]]:
+    """The values of a request, to see whether they change. They are immutable themselves: their identity is enough."""
+    return [vars(request) | {"out": None, "sequences": None}, dict(vars(request.config))] + [
+        dict(vars(sequence)) for sequence in request.sequences
+    ]

@@ -1,0 +1,78 @@
+"""Neutral tails: rows of the caller's buffers past ``total_q``, for a subject that promises their values (I-3).
+
+A captured graph reads its buffers to their capacity. A subject that claims ``neutral_tails`` is given decode buffers
+with more rows than the batch has; every row behind the batch's must hold what the one row of an empty batch would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from inputmeta.conformance.check.buffers import Shapes
+from inputmeta.conformance.check.compare import Wanted, finding
+from inputmeta.conformance.check.verdicts import Cell, Finding, Verdict, declared
+from inputmeta.conformance.subjects.base import Capabilities, Request
+from inputmeta.oracle import batch
+
+SPARE_ROWS = 3
+"""Rows of the buffers past the longest batch of a case."""
+
+
+@dataclass(frozen=True)
+class Tails:
+    """The neutral row of each query-aligned field by flat key, and the rows that the buffers have."""
+
+    neutral: Mapping[str, Wanted]
+    capacity: int
+
+    def shapes(self, shapes: Shapes) -> Shapes:
+        """The shapes of a batch's fields with the rows of the buffers."""
+        return {
+            key: (dtype, (self.capacity, *shape[1:]) if key in self.neutral else shape)
+            for key, (dtype, shape) in shapes.items()
+        }
+
+    def check(self, key: str, want: Wanted, view: np.ndarray, before: np.ndarray, step: int) -> Finding | None:
+        """Finding on the rows of ``view`` behind those of ``want``; ``before``: the view before the step."""
+        if key not in self.neutral:
+            return None
+        rows = want.field.shape[0]
+        neutral = self.neutral[key]
+        wrong = view[rows:] != neutral.values[0]
+        if neutral.defined is not None:
+            wrong &= neutral.defined[0]
+        if not wrong.any():
+            return None
+        place = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
+        index = (rows + int(place[0]), *(int(i) for i in place[1:]))
+        convert = bool if want.field.dtype == "bool" else int
+        cell = Cell(index, convert(view[index]), convert(neutral.values[(0, *index[1:])]))
+        untouched = not (wrong & (view[rows:] != before[rows:])).any()
+        verdict = Verdict.UNWRITTEN if untouched else Verdict.MISMATCH
+        detail = f"rows from {rows} on are past total_q and promised to be neutral"
+        return finding(verdict, step, key, want, detail=detail, cell=cell, differing=int(wrong.sum()))
+
+
+NO_TAILS = Tails({}, 0)
+
+
+def tails_of(requests: list[Request], able: Capabilities) -> Tails:
+    """The tails that a subject promises for the steps of a case; none if it does not, or builds no decode step."""
+    if not (able.in_place and able.neutral_tails and requests) or requests[0].path == "prompt":
+        return NO_TAILS
+    first = requests[0]
+    config = first.config
+    # No batch of a decode path is empty (P-LEN), but its fields have a neutral row all the same.
+    empty = batch.build(first.path, config, [], expand=first.expand, max_num_blocks=first.max_num_blocks)
+    neutral = {
+        key: Wanted.of(field)
+        for key, field in empty.items()
+        if field.shape
+        and declared(key).layout(first.path, config).rows == "query"
+        and declared(key).name in able.fields
+    }
+    rows = max(sum(sequence.seqlen_q for sequence in request.sequences) for request in requests)
+    return Tails(neutral, max(1, rows) + SPARE_ROWS)

@@ -1,0 +1,216 @@
+"""The runner's verdicts, each shown on a subject that is wrong in exactly one way."""
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from inputmeta.conformance.cases.model import SCHEMA, Case, Config, Sequence
+from inputmeta.conformance.check.runner import Outcome, run_case
+from inputmeta.conformance.check.verdicts import Verdict
+from inputmeta.conformance.subjects import Capabilities, Rejection, Request, Result
+from inputmeta.conformance.subjects.oracle import OracleSubject
+
+CONFIG = Config(block_size=4, dense_ratios=(1,), sparse_ratios=(2,), window_size=2, swa_block_size=3, max_model_len=16)
+
+
+def sequence(length: int, chunk: int, **changes: object) -> Sequence:
+    tokens = tuple(range(50, 50 + length))
+    facts = {"seqlen_q": chunk, "seqlen_k": length, "block_table": (5, 3, 9), "token_ids": tokens}
+    return Sequence(**facts | changes)
+
+
+def case(*steps: tuple[Sequence, ...], path: str = "prompt") -> Case:
+    return Case(schema=SCHEMA, path=path, config=CONFIG, steps=steps)
+
+
+PROMPT = case((sequence(7, 3), sequence(2, 2)))
+DECODE = case((sequence(7, 1), sequence(3, 1, is_placeholder=True)), path="decode")
+STEPS = case((sequence(9, 5),), (sequence(4, 2),), (sequence(0, 0),), (sequence(9, 6),))
+INVALID = case((sequence(7, 3), sequence(7, 3, block_table=(1,))))
+
+
+class Wrong:
+    """The oracle with its answer changed after the fact."""
+
+    name = "wrong"
+
+    def __init__(self, change: Callable[[Request, dict], object], capabilities: Capabilities | None = None) -> None:
+        self.right = OracleSubject()
+        self.capabilities = capabilities or self.right.capabilities
+        self.change = change
+
+    def build(self, request: Request) -> Result:
+        result = dict(self.right.build(request))
+        changed = self.change(request, result)
+        return result if changed is None else changed
+
+
+def verdicts(outcome: Outcome) -> set[str]:
+    return {finding.signature for finding in outcome.findings}
+
+
+@pytest.mark.parametrize("good", [PROMPT, DECODE, STEPS, INVALID], ids=["prompt", "decode", "steps", "invalid"])
+def test_the_oracle_passes(good: Case) -> None:
+    outcome = run_case(good, OracleSubject())
+    assert outcome.ran
+    assert outcome.findings == []
+    assert outcome.unsupported == set()
+
+
+def test_a_wrong_value_is_a_mismatch_at_its_cell() -> None:
+    def shift(_: Request, result: dict) -> None:
+        result["positions"][3] += 1
+
+    (finding,) = run_case(PROMPT, Wrong(shift)).findings
+    assert finding.signature == "MISMATCH:F-POS:positions"
+    assert finding.cell is not None
+    assert (finding.cell.index, finding.cell.got, finding.cell.want) == ((3,), 1, 0)
+    assert (finding.differing, finding.compared) == (1, 5)
+
+
+def test_a_wrong_flag_is_a_mismatch_whatever_the_poison() -> None:
+    def always(_: Request, result: dict) -> None:
+        result["valid_token_mask"][:] = True
+
+    assert verdicts(run_case(DECODE, Wrong(always))) == {"MISMATCH:F-MASK:valid_token_mask"}
+
+
+@pytest.mark.parametrize("key", ["positions", "valid_token_mask", "kv_swa_index", "klen.2"])
+def test_cells_left_as_they_were_are_unwritten(key: str) -> None:
+    class Skips(OracleSubject):
+        def build(self, request: Request) -> Result:
+            before = None if request.out is None else request.out[key].copy()
+            result = super().build(request)
+            if before is not None:
+                result[key][-1] = before[-1]
+            return result
+
+    (finding,) = run_case(DECODE, Skips()).findings
+    assert finding.verdict is Verdict.UNWRITTEN
+    assert finding.key == key
+
+
+def test_a_stale_tail_is_seen_on_reused_buffers() -> None:
+    class Stale(OracleSubject):
+        def build(self, request: Request) -> Result:
+            before = None if request.out is None else request.out["positions"].copy()
+            result = super().build(request)
+            if before is not None and len(before) == 2:
+                result["positions"][1] = before[1]
+            return result
+
+    assert verdicts(run_case(STEPS, Stale())) == {"UNWRITTEN:F-POS:positions"}
+
+
+@pytest.mark.parametrize("offset", [-1, 0])
+def test_a_write_beside_the_buffer_is_out_of_bounds(offset: int) -> None:
+    def spill(request: Request, result: dict) -> None:
+        view = result["query_indices"]
+        if request.out is not None:
+            place = len(view) if offset == 0 else offset
+            around = np.lib.stride_tricks.as_strided(view[:1], shape=(place + 1,) if place >= 0 else (1,))
+            if place >= 0:
+                around[place] = 7
+            else:
+                memory = view.base
+                start = (view.__array_interface__["data"][0] - memory.__array_interface__["data"][0]) // 4
+                memory[start + place] = 7
+
+    assert verdicts(run_case(PROMPT, Wrong(spill))) == {"OUT_OF_BOUNDS:F-QIDX:query_indices"}
+
+
+@pytest.mark.parametrize(
+    ("change", "detail"),
+    [
+        (lambda _, result: result.update(positions=result["positions"].astype(np.int64)), "dtype int64, want int32"),
+        (lambda _, result: result.update(positions=result["positions"][:-1]), "shape [4], want [5]"),
+        (lambda _, result: {**result, "positions": None}, "the field is missing"),
+        (lambda _, result: result.update(positions=list(result["positions"])), "an array is wanted, got list"),
+    ],
+)
+def test_the_form_of_a_field_is_checked(change: Callable[[Request, dict], object], detail: str) -> None:
+    not_in_place = dataclasses.replace(OracleSubject().capabilities, in_place=False)
+    (finding,) = run_case(PROMPT, Wrong(change, not_in_place)).findings
+    assert (finding.signature, finding.detail) == ("MISMATCH:F-POS:positions", detail)
+
+
+@pytest.mark.parametrize("value", [np.int64(5), 5.0, True, None])
+def test_a_scalar_must_be_a_plain_int(value: object) -> None:
+    outcome = run_case(PROMPT, Wrong(lambda _, result: result.update(total_q=value)))
+    assert {finding.key for finding in outcome.findings} == {"total_q"}
+
+
+def test_an_exception_is_a_crash() -> None:
+    def fall(_: Request, result: dict) -> None:
+        raise ZeroDivisionError("by\nzero")
+
+    (finding,) = run_case(PROMPT, Wrong(fall)).findings
+    assert (finding.verdict, finding.detail) == (Verdict.CRASH, "raised ZeroDivisionError: by zero")
+
+
+def test_an_answer_that_is_no_mapping_is_a_crash() -> None:
+    (finding,) = run_case(PROMPT, Wrong(lambda *_: [1])).findings
+    assert (finding.verdict, finding.detail) == (Verdict.CRASH, "returned list instead of a mapping")
+
+
+def test_a_refused_valid_batch_is_rejected() -> None:
+    def refuse(_: Request, result: dict) -> None:
+        raise Rejection("P-LEN", 1, "seqlen_q", "too long for me")
+
+    (finding,) = run_case(PROMPT, Wrong(refuse)).findings
+    assert finding.signature == "REJECTED:P-LEN:-"
+    assert "P-LEN at sequence 1, field seqlen_q" in finding.detail
+
+
+def test_an_invalid_batch_must_be_refused() -> None:
+    class Accepts(OracleSubject):
+        def build(self, request: Request) -> Result:
+            return {}
+
+    assert verdicts(run_case(INVALID, Accepts())) == {"ACCEPTED:P-TABLE:-"}
+
+
+def test_an_invalid_batch_must_be_refused_for_what_it_breaks() -> None:
+    class Misnames(OracleSubject):
+        def build(self, request: Request) -> Result:
+            raise Rejection("P-STATE", 1, "state_id", "state")
+
+    (finding,) = run_case(INVALID, Misnames()).findings
+    assert finding.signature == "ACCEPTED:P-TABLE:-"
+    assert finding.detail == "breaks P-TABLE, was refused for P-STATE at state_id"
+
+
+def test_a_crash_on_an_invalid_batch_is_a_crash() -> None:
+    class Falls(OracleSubject):
+        def build(self, request: Request) -> Result:
+            raise IndexError("block_table")
+
+    assert verdicts(run_case(INVALID, Falls())) == {"CRASH:raised:P-TABLE"}
+
+
+def test_a_refusal_after_a_write_is_accepted() -> None:
+    class Writes(OracleSubject):
+        def build(self, request: Request) -> Result:
+            if request.out is not None:
+                request.out["positions"][0] = 1
+            return super().build(request)
+
+    (finding,) = run_case(INVALID, Writes()).findings
+    assert (finding.verdict, finding.key) == (Verdict.ACCEPTED, "positions")
+
+
+def test_what_is_not_claimed_is_counted() -> None:
+    class Less(OracleSubject):
+        def __init__(self) -> None:
+            super().__init__()
+            self.capabilities = dataclasses.replace(
+                self.capabilities, paths=frozenset({"prompt"}), fields=frozenset({"positions", "ks"})
+            )
+
+    outcome = run_case(PROMPT, Less())
+    assert outcome.keys == {"positions", "ks.2"}
+    assert "ke" in outcome.unsupported
+    beyond = run_case(DECODE, Less())
+    assert (beyond.ran, beyond.unsupported) == (False, {"path decode"})

@@ -1,0 +1,182 @@
+"""The command ``compare``: several subjects and the oracle on the same cases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from itertools import combinations
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from inputmeta import oracle
+from inputmeta.conformance import exits
+from inputmeta.conformance.campaign.agreement import ANSWER, ORACLE, Comparison, Example, Groups, Tally
+from inputmeta.conformance.campaign.generated import for_each_case
+from inputmeta.conformance.campaign.runs import profile_for
+from inputmeta.conformance.cases.files import load_case, plain_text
+from inputmeta.conformance.cases.model import Case, Origin
+from inputmeta.conformance.cases.request import store_case
+from inputmeta.conformance.check.report import locate
+from inputmeta.conformance.check.verdicts import Cell
+from inputmeta.conformance.commands.options import (
+    MEMORY_LIMIT,
+    SAVE_DIR,
+    TIMEOUT,
+    InProcessOption,
+    JsonOption,
+    MemoryOption,
+    SaveDirOption,
+    TimeoutOption,
+    one_line_errors,
+)
+from inputmeta.conformance.console import fail, progress, say
+from inputmeta.conformance.generate import Profile
+from inputmeta.conformance.subjects import Subject
+from inputmeta.conformance.version import VERSION
+from inputmeta.conformance.workers.target import Target
+
+MAX_TITLE = 4000
+"""Characters of a case's title."""
+
+
+def compare(
+    cases: Annotated[list[Path] | None, typer.Argument(metavar="[CASE…]", help="case files; drawn if none")] = None,
+    subject: Annotated[list[str] | None, typer.Option("--subject", "-s", help="what is compared; repeat it")] = None,
+    command: Annotated[
+        list[str] | None, typer.Option("--subject-command", help="a program that speaks the protocol; may be repeated")
+    ] = None,
+    json: JsonOption = False,
+    seed: Annotated[int, typer.Option(min=0, help="of the drawn cases")] = 0,
+    count: Annotated[int, typer.Option("--cases", min=1, help="how many cases to draw")] = 300,
+    save_dir: SaveDirOption = SAVE_DIR,
+    in_process: InProcessOption = False,
+    timeout: TimeoutOption = TIMEOUT,
+    memory_limit: MemoryOption = MEMORY_LIMIT,
+) -> None:
+    """Say who agrees with whom, field by field: the oracle and every subject on the same cases.
+
+    Each answers on buffers of its own. For every field that is not the same everywhere the groups of those that agree
+    are listed, with the smallest case of each grouping and the cell that tells them apart. Exit code 1 if anyone
+    differs.
+    """
+    limits = (in_process, timeout, memory_limit)
+    targets = [Target(name, None, False, *limits) for name in subject or []]
+    targets += [Target("", words, json, False, timeout, memory_limit) for words in command or []]
+    if not targets:
+        raise fail("nothing to compare: give --subject or --subject-command, once for each")
+    with one_line_errors(), ExitStack() as stack:
+        comparison = Comparison(labelled([stack.enter_context(target.open()) for target in targets]))
+        run(comparison, cases or [], seed, count)
+        conclude(
+            comparison,
+            " ".join(target.options for target in targets),
+            save_dir,
+            "compare" if cases else f"compare, seed {seed}",
+        )
+    if not comparison.compared:
+        raise typer.Exit(exits.NOTHING_RAN)
+    raise typer.Exit(exits.DIFFERS if comparison.differs else exits.CONFORMS)
+
+
+def labelled(subjects: Sequence[Subject]) -> dict[str, Subject]:
+    """The subjects by name; a name that is taken gets a number."""
+    found: dict[str, Subject] = {}
+    for subject in subjects:
+        label, number = subject.name, 2
+        while label == ORACLE or label in found:
+            label, number = f"{subject.name}#{number}", number + 1
+        found[label] = subject
+    return found
+
+
+def run(comparison: Comparison, files: Sequence[Path], seed: int, count: int) -> None:
+    """Run the files, all read before the first is run; or drawn cases within what any of the subjects claims."""
+    loaded = [load_case(file) for file in files]
+    if loaded:
+        for case in loaded:
+            comparison.run(case)
+        return
+    profiles = [profile_for(subject, paths) for subject in comparison.subjects.values() if (paths := claimed(subject))]
+    if not profiles:
+        return
+    profile = Profile(
+        paths=tuple({path: None for p in profiles for path in p.paths}),
+        max_cp_size=max(p.max_cp_size for p in profiles),
+        yoco_modes=tuple({mode: None for p in profiles for mode in p.yoco_modes}),
+    )
+    with progress(count) as bar:
+        task = bar.task_ids[0]
+
+        def use(case: Case) -> None:
+            comparison.run(case)
+            bar.update(task, completed=comparison.cases, description=f"comparing {comparison.cases} cases")
+
+        for_each_case(profile, seed, count, use)
+
+
+def claimed(subject: Subject) -> tuple[str, ...]:
+    """The paths that a subject claims."""
+    return tuple(path for path in oracle.PATHS if path in subject.capabilities.paths)
+
+
+def conclude(comparison: Comparison, options: str, save_dir: Path, found_by: str) -> None:
+    """Print who agrees with whom, and for each way in which they do not the smallest case, which is saved."""
+    answers = sum(tally.counts.total() for tally in comparison.fields.values())
+    say(f"compare {', '.join(comparison.parties)}: {comparison.cases} cases, {answers} answers")
+    for label, steps in comparison.unsupported.items():
+        say(f"{label} does not claim {steps} steps")
+    for line in pair_lines(comparison):
+        say(line)
+    for name, tally in comparison.fields.items():
+        if tally.examples:
+            say("\n" + "\n".join(field_lines(name, tally, options, save_dir, found_by)))
+
+
+def pair_lines(comparison: Comparison) -> Iterator[str]:
+    """One line a pair of parties: in how many of the fields they differ."""
+    for one, other in combinations(comparison.parties, 2):
+        between = {name: tally.between(one, other) for name, tally in comparison.fields.items()}
+        answered = between.pop(ANSWER, (0, 0))
+        shared = sum(1 for _, both in between.values() if both)
+        wrong = sum(1 for differ, _ in between.values() if differ)
+        if not shared and not answered[1]:
+            yield f"{one}, {other}: nothing that both answered"
+            continue
+        parts = [f"{wrong} of {shared} fields differ" if wrong else f"{shared} fields agree"]
+        parts += [f"{answered[0]} of {answered[1]} batches answered otherwise"] * bool(answered[0])
+        yield f"{one} {'|' if wrong or answered[0] else '='} {other}: {', '.join(parts)}"
+
+
+def grouping(groups: Groups) -> str:
+    """``oracle = a | b``."""
+    return " | ".join(" = ".join(group) for group in groups)
+
+
+def field_lines(name: str, tally: Tally, options: str, save_dir: Path, found_by: str) -> Iterator[str]:
+    """One field on which not all agree: how often who did, then the smallest case of each way in which they do not."""
+    yield f"{name}  {oracle.FIELDS[name].formula}" if name in oracle.FIELDS else name
+    for groups, count in tally.counts.most_common():
+        yield f"  {count} of {tally.counts.total()}: {grouping(groups)}"
+        if groups in tally.examples:
+            example = tally.examples[groups]
+            yield from example_lines(groups, example)
+            title = plain_text(f"{example.key}: {grouping(groups)}")[:MAX_TITLE]
+            origin = Origin(found_by=found_by, version=VERSION)
+            path = store_case(msgspec.structs.replace(example.case, title=title, origin=origin), save_dir)
+            yield f"    again  inputmeta compare {path} {options}"
+
+
+def example_lines(groups: Groups, example: Example) -> Iterator[str]:
+    """What each group says of a batch, or has in the cell that tells them apart."""
+    case, step = example.case, example.step
+    where = f"step {step} of {len(case.steps)}, " if len(case.steps) > 1 else ""
+    if example.index is not None:
+        where += f"{example.key}{locate(case, step, example.key, Cell(example.index, 0, 0))}"
+    else:
+        where += f"{case.path}, sequences: {len(case.steps[step])}"
+    yield f"    {where}"
+    for group, text in zip(groups, example.says, strict=True):
+        yield f"      {' = '.join(group)}: {text}"

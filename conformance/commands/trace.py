@@ -1,0 +1,136 @@
+"""The command ``trace``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from inputmeta.conformance import exits
+from inputmeta.conformance.campaign.runs import replay_command
+from inputmeta.conformance.cases.request import store_case
+from inputmeta.conformance.check.report import describe
+from inputmeta.conformance.commands.options import (
+    MEMORY_LIMIT,
+    SAVE_DIR,
+    TIMEOUT,
+    CommandOption,
+    InProcessOption,
+    JsonOption,
+    MemoryOption,
+    SaveDirOption,
+    SubjectOption,
+    TimeoutOption,
+    one_line_errors,
+)
+from inputmeta.conformance.console import fail, say
+from inputmeta.conformance.trace import (
+    TraceError,
+    TraceOptions,
+    TraceProgress,
+    TraceResult,
+    count_requests,
+    read_trace,
+    replay_trace,
+    summary_lines,
+)
+from inputmeta.conformance.workers.target import Target
+
+DEFAULTS = TraceOptions()
+
+
+class YocoMode(StrEnum):
+    """The modes of prefill truncation, as choices of the command line."""
+
+    OFF = "off"
+    MASK = "mask"
+    COMPACT = "compact"
+
+
+def trace(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="request trace, one JSON object a line (Mooncake)")],
+    subject: SubjectOption = "engine",
+    limit: Annotated[int | None, typer.Option(min=1, help="requests to replay; all if left out")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="of acceptance, generated tokens and row choice")] = DEFAULTS.seed,
+    rows: Annotated[str, typer.Option(help="rows a sequence to compare, or all; all are built")] = str(DEFAULTS.rows),
+    drafts: Annotated[int, typer.Option(min=0, help="speculative tokens of a decode row")] = DEFAULTS.drafts,
+    acceptance: Annotated[float, typer.Option(min=0, max=1, help="chance of a draft")] = DEFAULTS.acceptance,
+    chunk: Annotated[int, typer.Option(min=1, help="prompt tokens of a step")] = DEFAULTS.chunk_tokens,
+    running: Annotated[int, typer.Option(min=1, help="sequences at once")] = DEFAULTS.max_running,
+    blocks: Annotated[int, typer.Option(min=1, help="physical KV blocks")] = DEFAULTS.total_blocks,
+    zos: Annotated[bool, typer.Option("--zos", help="decode by the ZOS path instead of the eager one")] = False,
+    cp: Annotated[int, typer.Option(min=1, help="context parallel ranks, checked in turn")] = DEFAULTS.cp_size,
+    yoco: Annotated[YocoMode, typer.Option(help="prefill truncation")] = YocoMode.OFF,
+    keep: Annotated[int, typer.Option(min=0, help="tokens truncation keeps")] = DEFAULTS.yoco_prefill_keep_tokens,
+    save_case: Annotated[int | None, typer.Option(min=0, metavar="STEP", help="save this step as a case file")] = None,
+    save_dir: SaveDirOption = SAVE_DIR,
+    command: CommandOption = None,
+    json: JsonOption = False,
+    in_process: InProcessOption = True,
+    timeout: TimeoutOption = TIMEOUT,
+    memory_limit: MemoryOption = MEMORY_LIMIT,
+) -> None:
+    """Replay a request trace through a continuous-batching scheduler, every step checked against the oracle.
+
+    Chunked prefill, prefix hits with the replay they imply, block and state-slot reuse, speculative decode, preemption,
+    placeholders; block 128, W = 128, ratios 1, 4 and 128, 128 K of context. Dense expansions are left out. The engine
+    builds every row; the oracle checks `--rows` a sequence: first, last, those on and beside boundaries, the rest by
+    seeded choice. Ends at the first step that differs, which is saved as a case. In this process by default: batches of
+    such sizes take a while to travel. Ask for a worker with `--isolated` if the subject may crash.
+
+    """
+    try:
+        options = TraceOptions(
+            seed=seed,
+            limit=limit,
+            rows=parse_rows(rows),
+            drafts=drafts,
+            acceptance=acceptance,
+            chunk_tokens=chunk,
+            max_running=running,
+            total_blocks=blocks,
+            decode_path="decode_zos" if zos else "decode",
+            cp_size=cp,
+            yoco_mode=yoco.value,
+            yoco_prefill_keep_tokens=keep,
+        )
+        target = Target(subject, command, json, in_process and command is None, timeout, memory_limit)
+        with one_line_errors(), target.open() as tested:
+            say(f"trace {file.name}: subject {tested.name}, seed {seed}, rows {rows}, drafts {drafts}")
+            lines = count_requests(file)
+            total = lines if limit is None else min(lines, limit)
+            with TraceProgress(total) as progress:
+                result = replay_trace(read_trace(file), options, tested, progress, save_case=save_case)
+            say("\n".join(summary_lines(result)))
+            code = conclude(result, target, save_case, save_dir)
+    except (TraceError, ValueError) as error:
+        raise fail(str(error)) from error
+    raise typer.Exit(code)
+
+
+def parse_rows(text: str) -> int | None:
+    """``all`` or a positive number; ValueError otherwise."""
+    if text == "all":
+        return None
+    if not text.isdecimal() or int(text) < 1:
+        raise ValueError(f"--rows: {text}: must be a positive number or all")
+    return int(text)
+
+
+def conclude(result: TraceResult, target: Target, save_case: int | None, save_dir: Path) -> int:
+    """Save what is to be saved, describe the findings, and give the exit code."""
+    if save_case is not None:
+        if result.saved is None:
+            say(f"step {save_case} was not reached: nothing saved")
+        else:
+            say(f"step {save_case} saved as {store_case(result.saved, save_dir)}")
+    if result.findings and result.failed is not None:
+        path = store_case(result.failed, save_dir)
+        for finding in result.findings:
+            # The case holds the one step that differs: its index in the replay is not its index in the case.
+            say(describe(finding.at_step(0), result.failed, replay_command([path], replace(target, in_process=False))))
+        return exits.DIFFERS
+    return exits.CONFORMS if result.passed else exits.NOTHING_RAN

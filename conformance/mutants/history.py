@@ -1,0 +1,150 @@
+"""What depends on earlier calls, or on luck."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from pathlib import Path
+
+import numpy as np
+
+from inputmeta.conformance.mutants.mutant import Fields, Wrong, wrong_class
+from inputmeta.conformance.subjects.base import Request, Result
+
+LUCK = "INPUTMETA_ZOO_LUCK"
+"""Environment variable: a file that counts calls over all processes, so that luck comes out the same every time."""
+
+
+def draw() -> int:
+    """The next number of a count over all processes; without :data:`LUCK` a random one."""
+    name = os.environ.get(LUCK)
+    if name is None:
+        return random.randrange(1000)
+    path = Path(name)
+    count = path.stat().st_size if path.exists() else 0
+    with path.open("ab") as file:
+        file.write(b".")
+    return count
+
+
+def spoil_position(fields: Fields) -> None:
+    """Make the last position wrong."""
+    fields["positions"][-1] += 1
+
+
+@wrong_class(
+    "every-7th-call",
+    "HISTORY",
+    "MISMATCH:F-POS:positions",
+    "a ring of scratch buffers with one bad entry",
+    label="not flaky",
+)
+class EverySeventhCall(Wrong):
+    calls = 0
+
+    def after(self, request: Request, fields: Fields) -> None:
+        self.calls += 1
+        if self.calls % 7 == 0:
+            spoil_position(fields)
+
+
+@wrong_class(
+    "answer-for-the-previous-case",
+    "HISTORY",
+    "MISMATCH",
+    "results are read before the stream has caught up: they are the last step's",
+    label="not flaky",
+)
+class AnswerForThePreviousCase(Wrong):
+    last: Result | None = None
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.claim(in_place=False)
+
+    def build(self, request: Request) -> Result:
+        right = super().build(request)
+        answer, self.last = self.last or right, right
+        return answer
+
+
+@wrong_class(
+    "memo-by-shape",
+    "HISTORY",
+    "MISMATCH:F-IDS:input_ids",
+    "a captured graph is reused by the number of rows, with the ids of its capture",
+    label="not flaky",
+)
+class MemoByShape(Wrong):
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.seen: dict[int, np.ndarray] = {}
+
+    def after(self, request: Request, fields: Fields) -> None:
+        ids = fields["input_ids"]
+        ids[:] = self.seen.setdefault(len(ids), ids.copy())
+
+
+@wrong_class(
+    "wrong-on-the-first-call",
+    "HISTORY",
+    "MISMATCH:F-POS:positions",
+    "a table that is filled by the first call is read by it too",
+)
+class WrongOnTheFirstCall(Wrong):
+    warm = False
+
+    def after(self, request: Request, fields: Fields) -> None:
+        if not self.warm:
+            spoil_position(fields)
+        self.warm = True
+
+
+@wrong_class(
+    "wrong-after-a-refusal",
+    "HISTORY",
+    "MISMATCH:F-POS:positions",
+    "a refused batch leaves half of its state behind for the next one",
+    label="not flaky",
+)
+class WrongAfterARefusal(Wrong):
+    refused = False
+
+    def before(self, request: Request) -> None:
+        self.refused = self.refused or bool(request.violations())
+
+    def after(self, request: Request, fields: Fields) -> None:
+        if self.refused:
+            spoil_position(fields)
+        self.refused = False
+
+
+@wrong_class(
+    "wrong-by-luck",
+    "FLAKY",
+    "FLAKY:F-POS:positions",
+    "two streams without an event between them: one call in three",
+    label="flaky",
+)
+class WrongByLuck(Wrong):
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.claim(in_place=False)
+
+    def after(self, request: Request, fields: Fields) -> None:
+        if draw() % 3 == 1:
+            spoil_position(fields)
+
+
+@wrong_class(
+    "sleeps-once",
+    "FLAKY",
+    "FLAKY:timeout",
+    "one step that meets a cold cache takes for ever, and never again",
+    label="flaky",
+)
+class SleepsOnce(Wrong):
+    def after(self, request: Request, fields: Fields) -> None:
+        if draw() == 5:
+            time.sleep(3600)

@@ -1,0 +1,91 @@
+"""Wrong refusals: of valid batches, of invalid ones for the wrong reason, or none at all."""
+
+from __future__ import annotations
+
+from inputmeta.conformance.mutants.mutant import Wrong, any_sequence, planted_fault, wrong_class
+from inputmeta.conformance.subjects.base import Rejection, Request, Result
+
+planted_fault(
+    "P-STATE.data-len", "REFUSAL", "ACCEPTED:P-STATE", "a negative length of the whole sequence is taken as it is"
+)
+
+
+@wrong_class("checks-nothing", "REFUSAL", "ACCEPTED:P-", "whatever the scheduler sends is taken to be right")
+class ChecksNothing(Wrong):
+    def build(self, request: Request) -> Result:
+        try:
+            return super().build(request)
+        except Rejection:
+            return request.out or {}
+
+
+@wrong_class("refuses-long-contexts", "REFUSAL", "REJECTED:P-LEN", "a bound of its own, below the model's")
+class RefusesLongContexts(Wrong):
+    def before(self, request: Request) -> None:
+        for index, sequence in enumerate(request.sequences):
+            if 16 < sequence.seqlen_k <= request.config.max_model_len and not request.violations():
+                raise Rejection("P-LEN", index, "seqlen_k", f"seqlen_k {sequence.seqlen_k} is longer than 16")
+
+
+@wrong_class(
+    "refuses-placeholders", "REFUSAL", "REJECTED:P-STATE", "a data-parallel rank without a request ends the run"
+)
+class RefusesPlaceholders(Wrong):
+    def before(self, request: Request) -> None:
+        if any_sequence(request, lambda s: s.is_placeholder) and not request.violations():
+            raise Rejection("P-STATE", None, "is_placeholder", "no placeholders here")
+
+
+class RefusesAs(Wrong):
+    """Refuses what it should, in another way."""
+
+    def build(self, request: Request) -> Result:
+        try:
+            return super().build(request)
+        except Rejection as right:
+            raise self.refusal(right) from None
+
+    def refusal(self, right: Rejection) -> Exception:
+        """What it raises in place of the right refusal."""
+        raise NotImplementedError
+
+
+@wrong_class("refuses-for-another-reason", "REFUSAL", "ACCEPTED:P-", "every error is reported as a bad length")
+class RefusesForAnotherReason(RefusesAs):
+    def refusal(self, right: Rejection) -> Exception:
+        other = "P-LEN" if right.condition != "P-LEN" else "P-RATIO"
+        return Rejection(other, right.sequence, right.field, str(right))
+
+
+@wrong_class("refuses-with-a-code", "REFUSAL", "ACCEPTED:P-", "an error number that names no precondition")
+class RefusesWithACode(RefusesAs):
+    def refusal(self, right: Rejection) -> Exception:
+        return Rejection("E-22", None, "", "invalid argument")
+
+
+@wrong_class("refuses-with-an-assertion", "REFUSAL", "CRASH:raised:P-", "an assertion deep inside stands for the check")
+class RefusesWithAnAssertion(RefusesAs):
+    def refusal(self, right: Rejection) -> Exception:
+        return AssertionError(right.field)
+
+
+@wrong_class(
+    "wraps-before-it-checks",
+    "OVF",
+    "ACCEPTED:P-INT32",
+    "the product wraps to int32 before it is compared with the bound",
+)
+class WrapsBeforeItChecks(Wrong):
+    def build(self, request: Request) -> Result:
+        broken = {error.condition for error in request.violations()}
+        if broken == {"P-INT32"}:
+            return request.out or {}
+        return super().build(request)
+
+
+@wrong_class("crashes-on-a-short-table", "CRASH", "CRASH:raised:P-TABLE", "an index error where a refusal is due")
+class CrashesOnAShortTable(Wrong):
+    def before(self, request: Request) -> None:
+        broken = {error.condition for error in request.violations()}
+        if broken == {"P-TABLE"}:
+            raise IndexError("block_table: list index out of range")

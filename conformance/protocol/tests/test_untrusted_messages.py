@@ -1,0 +1,209 @@
+"""Messages of strangers: whatever the bytes, a message or a ProtocolError, on both sides of the pipe."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inputmeta.conformance.cases.files import decode_case
+from inputmeta.conformance.cases.request import step_request
+from inputmeta.conformance.cases.tests.untrusted import BOUNDED, CASE, NASTY, case_bytes, damaged, is_one_line, mangled
+from inputmeta.conformance.check.buffers import PATTERNS, Arena
+from inputmeta.conformance.protocol import messages as wire
+from inputmeta.conformance.protocol.codec import (
+    HEADER,
+    MAX_FRAME,
+    ProtocolError,
+    decode_frame,
+    decode_line,
+    encode,
+    encode_line,
+    read_frame,
+    read_line,
+)
+from inputmeta.conformance.protocol.convert import (
+    apply_reject,
+    apply_result,
+    build_message,
+    capabilities_of,
+    claims_message,
+    request_of,
+)
+from inputmeta.conformance.protocol.serve import build_answer, serve
+from inputmeta.conformance.subjects import Request
+from inputmeta.conformance.subjects.oracle import OracleSubject
+
+
+def request() -> Request:
+    """A batch on fenced buffers, as the runner hands it over."""
+    plain = step_request(decode_case(case_bytes(CASE)), 0)
+    shapes = {key: (field.dtype, field.shape) for key, field in plain.expected().items() if field.shape}
+    out = dict(Arena([shapes], PATTERNS[0]).views(shapes))
+    return Request(**{**vars(plain), "out": out})
+
+
+SUBJECT = OracleSubject()
+BUILD = build_message(request(), 1)
+RESULT = build_answer(SUBJECT, request_of(BUILD), BUILD.id)
+HELLO = wire.HelloAnswer(
+    protocol=wire.VERSION, name="it", version="1", capabilities=claims_message(SUBJECT.capabilities)
+)
+REJECT = wire.Reject(id=1, condition="P-LEN", sequence=0, field="seqlen_k", message="too long")
+ERROR = wire.ErrorAnswer(id=1, kind="exception", message="ValueError: no")
+ANSWERS = [RESULT, HELLO, REJECT, ERROR]
+SHAPES = st.sampled_from([[2**31, 2**31], [-1], [2**63], [0] * 9, [0, 2**31], [1.0], "2", [2**31] * 8])
+VALUES = st.one_of(
+    NASTY.filter(lambda value: not (isinstance(value, int) and abs(value) >= 2**64)),
+    SHAPES,
+    st.binary(max_size=16),
+    st.builds(lambda shape, data: {"dtype": "int32", "shape": shape, "data": data}, SHAPES, st.binary(max_size=16)),
+)
+
+
+def plain(message: object) -> object:
+    """A message as maps and lists that can be changed at will."""
+    return msgspec.to_builtins(message, builtin_types=(bytes,))
+
+
+def body(message: object) -> bytes:
+    """The body of the frame of a message, or of anything else."""
+    return msgspec.msgpack.encode(message)
+
+
+def receive(data: bytes, decode: Callable[..., object] = decode_frame) -> None:
+    """What the suite does with an answer: a result, a refusal, claims, or a ProtocolError of one line."""
+    asked = request()
+    text = None
+    try:
+        answer = decode(data, "program")
+        if isinstance(answer, wire.ResultAnswer):
+            result = apply_result(answer, asked)
+            assert all(isinstance(key, str) for key in result)
+        elif isinstance(answer, wire.Reject):
+            apply_reject(answer, asked)
+        elif isinstance(answer, wire.HelloAnswer):
+            capabilities_of(answer.capabilities)
+    except ProtocolError as error:
+        text = str(error)
+    assert text is None or is_one_line(text), repr(text)
+
+
+def served(data: bytes, *, lines: bool = False) -> list[object]:
+    """The answers of a served subject to bytes of a suite that is none."""
+    sink = io.BytesIO()
+    serve(SUBJECT, io.BytesIO(data), sink, lines=lines)
+    sink.seek(0)
+    answers = []
+    while (answer := read_line(sink) if lines else read_frame(sink)) is not None:
+        answers.append(decode_line(answer) if lines else decode_frame(answer))
+    return answers
+
+
+@BOUNDED
+@given(st.binary(max_size=200))
+def test_any_body_from_a_program(data: bytes) -> None:
+    receive(data)
+
+
+@BOUNDED
+@given(st.sampled_from(ANSWERS).flatmap(lambda answer: damaged(body(answer))))
+def test_a_damaged_answer(data: bytes) -> None:
+    receive(data)
+
+
+@BOUNDED
+@given(st.sampled_from(ANSWERS).flatmap(lambda answer: mangled(plain(answer), VALUES)))
+def test_a_mangled_answer(message: object) -> None:
+    receive(body(message))
+
+
+@BOUNDED
+@given(st.sampled_from(ANSWERS).flatmap(lambda answer: damaged(encode_line(answer))))
+def test_a_damaged_line(data: bytes) -> None:
+    receive(data, decode_line)
+
+
+@BOUNDED
+@given(damaged(encode(BUILD)))
+def test_a_damaged_batch_does_not_end_the_server(data: bytes) -> None:
+    assert all(isinstance(answer, wire.ProgramMessage) for answer in served(data))
+
+
+@BOUNDED
+@given(mangled(plain(BUILD), VALUES))
+def test_a_mangled_batch_is_answered(message: object) -> None:
+    hello = encode(wire.Hello(protocol=wire.VERSION, suite="test"))
+    mangled_build = body(message)
+    answers = served(hello + HEADER.pack(len(mangled_build)) + mangled_build + encode(BUILD))
+    assert isinstance(answers[0], wire.HelloAnswer)
+    assert answers[-1] == RESULT  # the next batch is answered as if nothing had been
+    assert len(answers) in (2, 3)
+
+
+@BOUNDED
+@given(st.binary(max_size=100))
+def test_any_line_to_the_server(data: bytes) -> None:
+    served(data + b"\n", lines=True)
+
+
+DEEP = b"\x91" * 100_000 + b"\xc0"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        DEEP,
+        b"\x81\xa4type" + DEEP,
+        b"\xdf\xff\xff\xff\xff",
+        b"\xdd\xff\xff\xff\xff",
+        b"\xc6\xff\xff\xff\xff",
+        b"\xdb\xff\xff\xff\xff",
+        b"\x81" * 50_000,
+        body(plain(HELLO) | {"capabilities": plain(HELLO)["capabilities"] | {"paths": ["x"] * 10_000}}),
+        body(plain(RESULT) | {"fields": {str(i): 0 for i in range(5000)}}),
+        body(plain(RESULT) | {"fields": {"k" * 1000: 0}}),
+        body({"type": "result", "id": 2**64 - 1, "fields": {}, "buffers": None}),
+        body(msgspec.msgpack.Ext(1, b"x" * 100)),
+    ],
+)
+def test_a_bomb_is_refused_before_it_goes_off(data: bytes) -> None:
+    for sender in ("program", "suite"):
+        with pytest.raises(ProtocolError) as caught:
+            decode_frame(data, sender)
+        assert is_one_line(str(caught.value))
+
+
+def test_a_length_is_checked_before_the_body_is_read() -> None:
+    class Endless(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            assert size == HEADER.size, "nothing but the header may be read"
+            return HEADER.pack(MAX_FRAME + 1)
+
+    with pytest.raises(ProtocolError):
+        read_frame(Endless())
+
+
+def test_a_line_without_an_end_is_read_to_the_limit_only() -> None:
+    class Endless(io.BytesIO):
+        def readline(self, size: int | None = -1) -> bytes:
+            assert size == 1001
+            return b"x" * 1001
+
+    with pytest.raises(ProtocolError):
+        read_line(Endless(), 1000)
+
+
+def test_buffers_of_another_size_write_nothing() -> None:
+    asked = request()
+    before = {key: array.copy() for key, array in asked.out.items()}
+    grown = tuple(wire.Array.of(np.append(buffer.numpy(), buffer.numpy()[:1])) for buffer in RESULT.buffers)
+    for buffers in (grown, RESULT.buffers[:-1], (), RESULT.buffers[:1] * len(RESULT.buffers)):
+        with pytest.raises(ProtocolError):
+            apply_result(msgspec.structs.replace(RESULT, buffers=buffers), asked)
+        assert all(np.array_equal(asked.out[key], cells) for key, cells in before.items())

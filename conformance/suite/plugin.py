@@ -1,0 +1,117 @@
+"""The pytest plugin: ``pytest --pyargs inputmeta.conformance --subject NAME`` runs the suite for the user's subject.
+
+pytest loads this module in every run of an environment that has the package, so it imports pytest alone; without
+``--subject`` or ``--subject-command`` it adds its options and keeps the suite out of the run. The options are named
+after the subject: ``--timeout`` belongs to another plugin that many have.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from inputmeta.conformance.suite.session import SuiteSession
+
+PACKAGE = Path(__file__).parents[1]
+FOLDER = PACKAGE / "suite"
+SUITE = "inputmeta/conformance/suite"
+"""What the names of the suite's tests begin with."""
+
+session_key = pytest.StashKey["SuiteSession"]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The options of the suite."""
+    group = parser.getgroup(
+        "inputmeta", "conformance of input metadata (pytest --pyargs inputmeta.conformance --subject …)"
+    )
+    group.addoption("--subject", metavar="NAME", help="what is tested: a bundled name, or package.module:attribute")
+    group.addoption("--subject-command", metavar="CMD", help="a program that speaks the suite's protocol, instead")
+    group.addoption("--subject-json", action="store_true", help="the program speaks JSON lines")
+    group.addoption("--subject-timeout", type=float, default=10.0, metavar="S", help="seconds a batch (default 10)")
+    group.addoption("--subject-memory-limit", type=int, default=8192, metavar="MIB", help="of a worker (default 8192)")
+    group.addoption("--subject-in-process", action="store_true", help="run the subject in pytest's own process")
+    group.addoption("--subject-seed", type=int, default=0, metavar="N", help="of the generated batches (default 0)")
+    group.addoption("--subject-examples", type=int, default=200, metavar="N", help="batches a path (default 200)")
+    group.addoption(
+        "--subject-shrink", type=float, default=20.0, metavar="S", help="seconds to make failures small (default 20)"
+    )
+    group.addoption("--subject-corpus", type=Path, metavar="DIR", help="folder of cases; the installed one if left out")
+    group.addoption(
+        "--subject-save-dir", type=Path, default=Path("inputmeta-failures"), metavar="DIR", help="for failing cases"
+    )
+    group.addoption("--known-failures", type=Path, metavar="FILE", help="lines of `case or signature – reason – issue`")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Check the options; count what the suite does, in the process that reports it."""
+    if not has_subject(config):
+        return
+    if config.getoption("subject") and config.getoption("subject_command"):
+        raise pytest.UsageError("--subject and --subject-command: give one of them")
+    if config.getoption("subject_examples") < 1 or config.getoption("subject_timeout") <= 0:
+        raise pytest.UsageError("--subject-examples and --subject-timeout must be above 0")
+    if not hasattr(config, "workerinput"):
+        from inputmeta.conformance.suite.tally import Tally  # noqa: PLC0415 - only where the suite runs
+
+        config.pluginmanager.register(Tally(config), "inputmeta-tally")
+
+
+def has_subject(config: pytest.Config) -> bool:
+    """Whether this run is to include the suite."""
+    return bool(config.getoption("subject") or config.getoption("subject_command"))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Without a subject there is nothing that the suite could test."""
+    module = collection_path.parent == FOLDER and collection_path.name.startswith("test_")
+    return True if module and not has_subject(config) else None
+
+
+def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """With a subject, the package holds the suite and nothing else."""
+    if path not in {PACKAGE, FOLDER}:
+        return None
+    if not has_subject(parent.config):
+        if parent.config.getoption("pyargs") and parent.session.isinitpath(path):
+            raise pytest.Collector.CollectError("the suite needs something to test: --subject or --subject-command")
+        return None  # our own tests
+    from inputmeta.conformance.suite.collecting import PackageFolder, SuiteFolder  # noqa: PLC0415 - only where the suite runs
+
+    if not parent.config.getoption("collectonly"):
+        open_session(parent.config)
+    kind = PackageFolder if path == PACKAGE else SuiteFolder
+    return kind.from_parent(parent, path=path)
+
+
+@pytest.fixture(scope="session")
+def inputmeta_suite(pytestconfig: pytest.Config) -> SuiteSession:
+    """The subject and what is known of it, for the suite's own tests."""
+    return open_session(pytestconfig)
+
+
+def corpus_folder(config: pytest.Config) -> Path:
+    """Folder of the cases to run."""
+    from inputmeta.conformance.cases.corpus import bundled_corpus  # noqa: PLC0415 - only where the suite runs
+
+    chosen: Path | None = config.getoption("subject_corpus")
+    return chosen or bundled_corpus()
+
+
+def open_session(config: pytest.Config) -> SuiteSession:
+    """This process's session of the suite, with the subject loaded; closed with pytest's configuration.
+
+    Raises:
+        CollectError: the subject cannot be had, or a file cannot be used.
+    """
+    if session_key not in config.stash:
+        from inputmeta.conformance.suite.session import start  # noqa: PLC0415 - only where the suite runs
+
+        stack = ExitStack()
+        config.add_cleanup(stack.close)
+        config.stash[session_key] = start(config, stack)
+    return config.stash[session_key]

@@ -1,0 +1,420 @@
+"""Tests of an adapter: whether a program keeps the protocol and its own claims. The values are for the suite to judge.
+
+Every check works on one worker, which is replaced if a check loses it. What a check finds is a list of lines.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import cast
+
+import msgspec
+import numpy as np
+
+from inputmeta import oracle
+from inputmeta.conformance.cases.model import Path
+from inputmeta.conformance.check.buffers import PATTERNS, Arena
+from inputmeta.conformance.check.compare import Wanted, compare_field, form_problem
+from inputmeta.conformance.check.tails import tails_of
+from inputmeta.conformance.protocol import messages as wire
+from inputmeta.conformance.protocol.codec import Message, encode_line
+from inputmeta.conformance.protocol.convert import build_message, capabilities_of
+from inputmeta.conformance.subjects.base import Capabilities, Rejection, Request, Result, SubjectFailure
+from inputmeta.conformance.subjects.callables import probe
+from inputmeta.conformance.workers.process import Worker
+from inputmeta.conformance.workers.subject import result_of
+from inputmeta.conformance.workers.wire import Wire
+
+INPUT_NAMES = frozenset(oracle.MetadataConfig.__dataclass_fields__) | frozenset(
+    oracle.SequenceMetadata.__dataclass_fields__
+)
+"""What a refusal may name as the field at fault, beside a declared field (P-OUT, P-INT32) and ``sequences``."""
+BYE_SECONDS = 10.0
+"""For a program to end after ``bye``: unloading a framework takes its time."""
+MOST_LINES = 5
+"""Lines that a check gives at most."""
+
+
+class Skipped(Exception):  # noqa: N818 - a result, not an error
+    """A check that does not apply; ``str()`` says why."""
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """What one check gave. ``problems`` empty and ``skipped`` None: it holds."""
+
+    name: str
+    meaning: str
+    problems: tuple[str, ...] = ()
+    skipped: str | None = None
+
+
+class Session:
+    """The program under check, with the batches that its claims allow."""
+
+    def __init__(self, start: Callable[[], Worker]) -> None:
+        """Start it.
+
+        Raises:
+            SubjectError: it does not start or says no hello.
+        """
+        self.start = start
+        self.worker = start()
+        self.hello = self.worker.hello()
+        self.claims: Capabilities = capabilities_of(self.hello.capabilities)
+        self.requests = list(batches(self.claims))
+        self.sent = 0
+
+    def ask(self, request: Request) -> Result:
+        """The program's result.
+
+        Raises:
+            Rejection: its refusal.
+            SubjectFailure: there is no answer, or one that does not fit.
+        """
+        self.ensure()
+        self.sent += 1
+        message = build_message(request, self.sent)
+        return result_of(self.worker.call(message), message, request)
+
+    def ask_raw(self, data: bytes) -> wire.ProgramMessage:
+        """The program's answer to bytes that may be anything."""
+        self.ensure()
+        return self.worker.call(cast(wire.SuiteMessage, data))
+
+    def ensure(self) -> None:
+        """Have a living worker."""
+        if not self.worker.alive:
+            self.worker = self.start()
+            self.worker.hello()
+
+    def valid(self) -> list[Request]:
+        """Valid batches; raises Skipped if the claims allow none."""
+        if not self.requests:
+            raise Skipped("the claimed sizes allow none of the batches")
+        return self.requests
+
+    def claimed(self, request: Request) -> dict[str, Wanted]:
+        """The claimed fields of a batch."""
+        expected = request.expected()
+        return {k: Wanted.of(f) for k, f in expected.items() if k.partition(".")[0] in self.claims.fields}
+
+
+def sending(form: Wire) -> Wire:
+    """The wire, made to send bytes as they are."""
+
+    def encode(message: Message) -> bytes:
+        return message if isinstance(message, bytes) else form.encode(message)
+
+    return dataclasses.replace(form, encode=encode)
+
+
+def batches(claims: Capabilities) -> Iterator[Request]:
+    """Valid batches of every claimed path, with ranks and truncation as claimed, that the claims do not exclude."""
+    for path in oracle.PATHS:
+        plain = probe(path)
+        variants = [
+            plain,
+            dataclasses.replace(plain, sequences=plain.sequences[:1], gather=None),
+            dataclasses.replace(plain, sequences=[dataclasses.replace(plain.sequences[0], is_placeholder=True)],
+                                gather=None),
+        ]  # fmt: skip
+        if path == "prompt":
+            if claims.max_cp_size > 1:
+                variants.append(with_config(plain, cp_size=2, cp_rank=1))
+            modes = sorted(claims.yoco_modes & {"mask", "compact"})
+            variants += [with_config(plain, yoco_mode=mode, yoco_prefill_keep_tokens=1) for mode in modes]
+        for request in variants:
+            if claims.lacks(path, request.config, request.sequences) is None:
+                yield request
+
+
+def with_config(request: Request, **changes: object) -> Request:
+    """The request under another configuration."""
+    return dataclasses.replace(request, config=dataclasses.replace(request.config, **changes))  # type: ignore[arg-type]
+
+
+def check_hello(session: Session) -> Iterator[str]:
+    """The name is not empty, and what is claimed are paths, fields, devices and modes that there are."""
+    if not session.hello.name.strip():
+        yield "the name is empty"
+    known = {
+        "paths": frozenset(oracle.PATHS),
+        "fields": frozenset(oracle.FIELDS),
+        "devices": frozenset({"cpu", "cuda"}),
+        "yoco_modes": frozenset({"off", "mask", "compact"}),
+    }
+    for claim, names in known.items():
+        claimed: frozenset[str] = getattr(session.claims, claim)
+        if not claimed:
+            yield f"{claim}: nothing is claimed"
+        for name in sorted(claimed - names):
+            yield f"{claim}: there is no {name!r}"
+    if session.claims.neutral_tails and not session.claims.in_place:
+        yield "neutral_tails is claimed without in_place"
+
+
+def check_answers(session: Session) -> Iterator[str]:
+    """A valid batch of each claimed path is answered by a result."""
+    for request in session.valid():
+        try:
+            session.ask(request)
+        except (Rejection, SubjectFailure) as failure:
+            yield f"{described(request)}: {said(failure)}"
+
+
+def check_fields(session: Session) -> Iterator[str]:
+    """Every claimed field of the path comes back as a host array or plain scalar of its declared dtype and shape."""
+    for request in session.valid():
+        result = session.ask(request)
+        for key, want in session.claimed(request).items():
+            problem = form_problem(want, result.get(key))
+            if problem is not None:
+                yield f"{described(request)}: {key}: {problem}"
+
+
+def check_repeatable(session: Session) -> Iterator[str]:
+    """The same batch gives the same fields, at once and after others."""
+    requests = session.valid()
+    first = [copied(session.ask(request)) for request in requests]
+    for request, before in [*zip(requests, first, strict=True), *zip(requests[::-1], first[::-1], strict=True)]:
+        yield from differences(session, request, before, session.ask(request), "is not the same a second time")
+
+
+def check_inputs(session: Session) -> Iterator[str]:
+    """The batch handed over is not written to. Seen where the subject is Python; a program has a copy of its own."""
+    if "inputmeta.conformance.protocol.serve" not in session.worker.argv:
+        raise Skipped("a program is handed a copy")
+    for request in session.valid():
+        try:
+            session.ask(request)
+        except SubjectFailure as failure:
+            if failure.code != "input":
+                raise
+            yield f"{described(request)}: {failure.detail}"
+
+
+def check_rejects(session: Session) -> Iterator[str]:
+    """A broken batch is refused by a well-formed ``reject``, and the next valid batch is built as before."""
+    for request in session.valid():
+        before = copied(session.ask(request))
+        for what, broken in broken_batches(request):
+            for problem in refusal_problems(session, broken):
+                yield f"{described(request)}, {what}: {problem}"
+        yield from differences(session, request, before, session.ask(request), "is another after a refusal")
+
+
+def broken_batches(request: Request) -> Iterator[tuple[str, Request]]:
+    """The request with one precondition broken, and which."""
+    last = len(request.sequences) - 1
+    for what, changes in (
+        ("P-STATE", {"state_id": -1}),
+        ("P-TABLE", {"block_table": (0,)}),
+        ("P-LEN", {"seqlen_k": 10**6}),
+        ("P-INT32", {"state_id": 2**31}),
+    ):
+        sequence = dataclasses.replace(request.sequences[last], **changes)
+        yield what, dataclasses.replace(request, sequences=[*request.sequences[:last], sequence])
+    yield "P-RATIO", with_config(request, window_size=0)
+    yield "P-LEN without a sequence", dataclasses.replace(request, sequences=[], gather=None)
+
+
+def refusal_problems(session: Session, request: Request) -> Iterator[str]:
+    """What is wrong with the refusal of a broken batch."""
+    broken = {error.condition for error in request.violations()}
+    try:
+        session.ask(request)
+    except Rejection as rejection:
+        if rejection.condition not in broken:
+            yield f"refused for {rejection.condition!r}; it breaks {', '.join(sorted(broken))}"
+        if rejection.sequence is not None and not 0 <= rejection.sequence < len(request.sequences):
+            yield f"names sequence {rejection.sequence} of {len(request.sequences)}"
+        if rejection.field.partition(".")[0] not in INPUT_NAMES | oracle.FIELDS.keys() | {"sequences"}:
+            yield f"names the field {rejection.field!r}, which is neither an input nor a declared field"
+        if not str(rejection).strip():
+            yield "says nothing: the message is empty"
+    except SubjectFailure as failure:
+        yield f"is not refused: {said(failure)}"
+    else:
+        yield f"is accepted; it breaks {', '.join(sorted(broken))}"
+
+
+def check_invalid_messages(session: Session) -> Iterator[str]:
+    """A message that is not valid is answered by ``error`` with id -1 and kind "message"; the next batch is built."""
+    request = session.valid()[0]
+    before = copied(session.ask(request))
+    for what, data in invalid_messages(session, request):
+        try:
+            answer = session.ask_raw(data)
+        except SubjectFailure as failure:
+            yield f"{what}: {failure.detail}"
+            continue
+        if not isinstance(answer, wire.ErrorAnswer) or (answer.id, answer.kind) != (-1, "message"):
+            yield f"{what}: answered by {type(answer).__name__}, not by an error with id -1 and kind 'message'"
+        yield from differences(session, request, before, session.ask(request), f"is another after {what}")
+
+
+def invalid_messages(session: Session, request: Request) -> Iterator[tuple[str, bytes]]:
+    """Whole frames or lines that hold no valid message, and what is wrong with them."""
+    lines = session.worker.wire.encode(wire.Bye()) == encode_line(wire.Bye())
+    plain = msgspec.to_builtins(build_message(request, 10**6), builtin_types=() if lines else (bytes,))
+    sequence = plain["sequences"][0]
+    shorter = sequence | {"token_ids": sequence["token_ids"] | {"shape": [10**9]}}
+    bad = {
+        "a message of an unknown type": {"type": "launch"},
+        "a message that is no map": [1, 2, 3],
+        "a batch with an unknown key": plain | {"colour": 1},
+        "a batch without sequences": {key: value for key, value in plain.items() if key != "sequences"},
+        "an array with fewer bytes than its shape says": plain | {"sequences": [shorter]},
+        "a path that there is not": plain | {"path": "verify"},
+    }
+    for what, message in bad.items():
+        yield what, framed(msgspec.json.encode(message) if lines else msgspec.msgpack.encode(message), lines)
+    yield "bytes that are no message at all", framed(b"{]" if lines else b"\xc1\x00\xc1", lines)
+    if not lines:
+        yield "an empty frame", framed(b"", lines)
+
+
+def framed(body: bytes, lines: bool) -> bytes:
+    """A body as it is sent."""
+    return body + b"\n" if lines else len(body).to_bytes(4, "little") + body
+
+
+def check_in_place(session: Session) -> Iterator[str]:
+    """The caller's buffers are filled as the program's own are, nothing around them; a refusal writes nothing."""
+    if not session.claims.in_place:
+        raise Skipped("in_place is not claimed")
+    for request in session.valid():
+        own = copied(session.ask(request))
+        wanted = session.claimed(request)
+        tails = tails_of([request], session.claims)
+        shapes = tails.shapes({key: (w.field.dtype, w.field.shape) for key, w in wanted.items() if w.tensor})
+        for pattern in PATTERNS:
+            arena = Arena([shapes], pattern)
+            offered = dataclasses.replace(request, out=arena.views(shapes))
+            fences = arena.outside(shapes)
+            before = {key: view.copy() for key, view in arena.views(shapes).items()}
+            filled = session.ask(offered)
+            for key, fence in fences.items():
+                if arena.rows[key].written_outside(fence, shapes[key][1]):
+                    yield f"{described(request)}: {key}: wrote outside its buffer"
+            for key, view in before.items():
+                problem = tails.check(key, wanted[key], arena.rows[key].view(view.shape), view, 0)
+                if problem is not None:
+                    yield f"{described(request)}: {key}: {problem.detail}"
+            rows = {key: first_rows(filled.get(key), wanted[key]) for key in wanted}
+            yield from differences(session, request, own, rows, "is another in the caller's buffers")
+        _, broken = next(broken_batches(offered))
+        kept = {key: row.memory.copy() for key, row in arena.rows.items()}
+        yield from (f"{described(request)}: {problem}" for problem in refusal_problems(session, broken))
+        if any(not np.array_equal(row.memory, kept[key]) for key, row in arena.rows.items()):
+            yield f"{described(request)}: wrote into the buffers of a batch that it refused"
+
+
+def first_rows(value: object, want: Wanted) -> object:
+    """A field without the rows past the batch's."""
+    return value[: want.field.shape[0]] if isinstance(value, np.ndarray) and value.ndim and want.tensor else value
+
+
+def check_bye(session: Session) -> Iterator[str]:
+    """The program ends by itself, with exit code 0, after ``bye``."""
+    session.ensure()
+    worker = session.worker
+    process = worker.process
+    assert process.stdin is not None
+    os.write(process.stdin.fileno(), worker.wire.encode(wire.Bye()))
+    end = time.monotonic() + BYE_SECONDS
+    while (state := os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)) is None:
+        if time.monotonic() >= end:
+            yield f"has not ended {BYE_SECONDS:g} s after bye"
+            return
+        time.sleep(0.01)
+    if (state.si_code, state.si_status) != (os.CLD_EXITED, 0):
+        yield f"ended with {'exit code' if state.si_code == os.CLD_EXITED else 'signal'} {state.si_status}"
+
+
+CHECKS: tuple[tuple[str, Callable[[Session], Iterator[str]]], ...] = (
+    ("hello", check_hello),
+    ("answers", check_answers),
+    ("fields", check_fields),
+    ("repeatable", check_repeatable),
+    ("inputs", check_inputs),
+    ("rejects", check_rejects),
+    ("invalid-messages", check_invalid_messages),
+    ("in-place", check_in_place),
+    ("bye", check_bye),
+)
+"""Every check with its name; the docstring says what holds."""
+
+
+def run_checks(start: Callable[[], Worker]) -> Iterator[CheckResult]:
+    """Run every check on the program that ``start`` starts; its worker's wire must be one of :func:`sending`.
+
+    Raises:
+        SubjectError: it does not start or says no hello.
+    """
+    session = Session(start)
+    try:
+        for name, check in CHECKS:
+            yield run_check(name, check, session)
+    finally:
+        session.worker.kill()
+
+
+def run_check(name: str, check: Callable[[Session], Iterator[str]], session: Session) -> CheckResult:
+    """One check; a program that gives no answer, or refuses where it should not, fails it."""
+    meaning = (check.__doc__ or "").strip()
+    problems: dict[str, None] = {}
+    try:
+        for problem in check(session):
+            problems.setdefault(problem)
+    except Skipped as reason:
+        return CheckResult(name, meaning, skipped=str(reason))
+    except (Rejection, SubjectFailure) as failure:
+        problems.setdefault(said(failure))
+    lines = list(problems)
+    if len(lines) > MOST_LINES:
+        lines = [*lines[:MOST_LINES], f"and {len(lines) - MOST_LINES} more"]
+    return CheckResult(name, meaning, tuple(lines))
+
+
+def differences(
+    session: Session, request: Request, before: Result, now: Mapping[str, object], what: str
+) -> Iterator[str]:
+    """The claimed fields whose defined cells differ between two answers to a batch."""
+    for key, want in session.claimed(request).items():
+        if form_problem(want, before.get(key)) is not None:
+            continue  # said by the check of the fields
+        old = np.asarray(before[key], dtype=np.int64)
+        same = dataclasses.replace(want, values=old)
+        if compare_field(key, same, now.get(key), 0) is not None:
+            yield f"{described(request)}: {key} {what}"
+
+
+def copied(result: Result) -> dict[str, np.ndarray | int | bool]:
+    """An answer that later ones do not reach."""
+    return {key: value.copy() if isinstance(value, np.ndarray) else value for key, value in result.items()}
+
+
+def described(request: Request) -> str:
+    """A batch in a few words."""
+    config = request.config
+    parts: list[Path | str] = [request.path, f"{len(request.sequences)} sequences"]
+    if any(sequence.is_placeholder for sequence in request.sequences):
+        parts.append("a placeholder")
+    if config.cp_size > 1:
+        parts.append(f"cp_size {config.cp_size}")
+    if config.yoco_mode != "off":
+        parts.append(f"yoco {config.yoco_mode}")
+    return ", ".join(parts)
+
+
+def said(failure: Rejection | SubjectFailure) -> str:
+    """A refusal or failure on one line."""
+    if isinstance(failure, Rejection):
+        return f"refused: {failure.condition}: {failure}"
+    return f"{failure.verdict} ({failure.code}): {failure.detail}"

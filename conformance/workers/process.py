@@ -1,0 +1,314 @@
+"""One worker process: spawned, spoken to over pipes, watched, and killed with its whole process group.
+
+Whatever a worker does instead of answering (dies, hangs, grows, writes nonsense) is one SubjectFailure, raised by
+:meth:`Worker.call`; the worker is then dead. Everything happens in the caller's thread: one loop writes the request,
+reads the answer and the worker's stderr, looks at its memory, and ends at the answer, the death or the time-out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+from inputmeta.conformance.protocol.messages import (
+    VERSION,
+    Bye,
+    Claims,
+    ErrorAnswer,
+    Hello,
+    HelloAnswer,
+    ProgramMessage,
+    SuiteMessage,
+)
+from inputmeta.conformance.subjects.base import SubjectFailure
+from inputmeta.conformance.subjects.loading import SubjectError
+from inputmeta.conformance.version import VERSION as SUITE_VERSION
+from inputmeta.conformance.workers.memory import resident_bytes
+from inputmeta.conformance.workers.reaper import REAPER
+from inputmeta.conformance.workers.wire import FRAMES, Wire, garbage, quoted
+
+MIB = 2**20
+POLL_SECONDS = 0.02
+"""Longest time between two looks at a worker's memory."""
+STARTUP_SECONDS = 120.0
+"""For a program to say hello: importing a framework and opening a device takes long on a busy machine."""
+DEATH_SECONDS = 1.0
+"""For a process that closed its stdout to end."""
+FAREWELL_SECONDS = 0.5
+"""For a program to end after ``bye``."""
+KEPT_STDERR = 4096
+"""Bytes of a worker's stderr that are kept, the last ones."""
+CHUNK = 2**20
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one call may take."""
+
+    timeout: float = 10.0
+    """Seconds."""
+    memory: int = 8192 * MIB
+    """Bytes of resident memory of the worker and what it started."""
+
+
+class Worker:
+    """A spawned program that has been sent ``hello``. Not for use by several threads."""
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        *,
+        wire: Wire = FRAMES,
+        limits: Limits | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        """Start ``argv`` and go on without waiting for it.
+
+        Raises:
+            SubjectError: there is no such program, or it cannot be run.
+        """
+        self.wire = wire
+        self.limits = limits or Limits()
+        self.argv = tuple(argv)
+        self.stderr = b""
+        self.alive = True
+        self.answered = 0
+        """Calls that were answered, with whatever kind of answer."""
+        self._hello: HelloAnswer | None = None
+        self._buffer = bytearray()
+        self._looked = 0.0
+        try:
+            self.process = subprocess.Popen(
+                self.argv,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+                env=env,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            raise SubjectError(f"{argv[0]}: {getattr(error, 'strerror', None) or error}") from error
+        REAPER.watch(self.process.pid)
+        pipes = (self.process.stdin, self.process.stdout, self.process.stderr)
+        self._in, self._out, self._err = (pipe.fileno() for pipe in pipes if pipe is not None)
+        self._poll = select.poll()
+        for fd in (self._in, self._out, self._err):
+            os.set_blocking(fd, False)
+            with contextlib.suppress(OSError):
+                fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, CHUNK)  # fewer turns for a large batch
+        # If the machine runs out of memory, the kernel shall take the worker, not the suite.
+        with contextlib.suppress(OSError), open(f"/proc/{self.process.pid}/oom_score_adj", "w") as file:
+            file.write("1000")
+        self._pending = memoryview(wire.encode(Hello(protocol=VERSION, suite=SUITE_VERSION)))
+
+    def hello(self, timeout: float = STARTUP_SECONDS) -> HelloAnswer:
+        """Who the program is and what it claims; waits for it the first time.
+
+        Raises:
+            SubjectError: it did not start, or did not say hello as it should.
+        """
+        if self._hello is None:
+            try:
+                answer = self._exchange(timeout)
+            except SubjectFailure as failure:
+                self.kill()
+                why = self.last_words() if failure.code.startswith("exit-") else ""
+                raise SubjectError(why or f"no hello: {failure.detail}") from failure
+            if isinstance(answer, ErrorAnswer):
+                self.close()
+                raise SubjectError(" ".join(answer.message.split())[:500])
+            if not isinstance(answer, HelloAnswer) or answer.protocol != VERSION:
+                self.kill()
+                raise SubjectError(f"no hello of protocol {VERSION}, but {brief(answer)}")
+            self._hello = answer
+        return self._hello
+
+    @property
+    def claims(self) -> Claims:
+        """What the program claims."""
+        return self.hello().capabilities
+
+    def call(self, message: SuiteMessage, timeout: float | None = None) -> ProgramMessage:
+        """Send one message and wait for the answer to it. ``timeout`` in seconds; the limit's if left out.
+
+        Raises:
+            SubjectFailure: there is none; the worker is dead.
+            SubjectError: the program never said hello.
+            ProtocolError: the message is too long to be sent; nothing was.
+        """
+        data = self.wire.encode(message)
+        self.hello()
+        if not self.alive:
+            raise ValueError("this worker is dead")
+        try:
+            self._refuse_unasked()
+            self._pending = memoryview(data)
+            answer = self._exchange(self.limits.timeout if timeout is None else timeout)
+        except BaseException:  # an interruption too leaves an answer on the way
+            self.kill()
+            raise
+        self.answered += 1
+        return answer
+
+    def kill(self) -> None:
+        """End the process group at once. Harmless on a dead worker."""
+        if not self.alive:
+            return
+        self.alive = False
+        # Before it is reaped: until then the process group's number cannot be taken by another.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        REAPER.forget(self.process.pid)
+        self._drain_stderr()
+        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
+            if pipe is not None:
+                pipe.close()
+
+    def close(self) -> None:
+        """Say ``bye``, wait a moment for the program to end, then kill what is left."""
+        if not self.alive:
+            return
+        if self._hello is not None and self.process.stdin is not None:
+            with contextlib.suppress(OSError):
+                os.write(self._in, self.wire.encode(Bye()))
+            with contextlib.suppress(OSError):
+                self.process.stdin.close()
+            self._ended(FAREWELL_SECONDS)
+        self.kill()
+
+    def last_words(self) -> str:
+        """The last line on stderr that is not empty, at most 300 characters; empty if there is none."""
+        lines = self.stderr.decode("utf-8", "replace").split("\n")
+        return next((" ".join(line.split())[:300] for line in reversed(lines) if line.strip()), "")
+
+    def _exchange(self, timeout: float) -> ProgramMessage:
+        """Write what is pending and read one message."""
+        end = time.monotonic() + timeout
+        self._poll.register(self._out, select.POLLIN)
+        self._poll.register(self._err, select.POLLIN)
+        if self._pending:
+            self._poll.register(self._in, select.POLLOUT)
+        while True:
+            body = self.wire.split(self._buffer)
+            if body is not None:
+                return self._take(body)
+            now = time.monotonic()
+            if now >= end:
+                self._fail("HANG", f"no answer within {timeout:g} s", "timeout")
+            self._watch_memory(now)
+            for fd, events in self._poll.poll(1000 * min(POLL_SECONDS, end - now)):
+                self._serve(fd, events)
+
+    def _take(self, body: bytes) -> ProgramMessage:
+        if self._pending:
+            raise garbage("answered before it had read the message")
+        if self._buffer:
+            raise garbage(f"{len(self._buffer)} bytes after the answer: {quoted(self._buffer)}")
+        self._watch_memory(time.monotonic())
+        return self.wire.decode(body)
+
+    def _serve(self, fd: int, events: int) -> None:
+        """One event of a pipe."""
+        if fd == self._out:
+            data = self._read(self._out)
+            if data == b"":
+                self._died()
+            self._buffer += data or b""
+        elif fd == self._err:
+            data = self._read(self._err)
+            if data == b"":
+                self._poll.unregister(self._err)
+            self.stderr = (self.stderr + (data or b""))[-KEPT_STDERR:]
+        elif events & (select.POLLERR | select.POLLHUP):
+            # Whether it is dead or only does not listen, stdout will tell.
+            self._pending = self._pending[:0]
+            self._poll.unregister(self._in)
+        else:
+            with contextlib.suppress(BlockingIOError, BrokenPipeError):  # a break shows as POLLERR next time
+                self._pending = self._pending[os.write(self._in, self._pending[:CHUNK]) :]
+            if not self._pending:
+                self._poll.unregister(self._in)
+
+    @staticmethod
+    def _read(fd: int) -> bytes | None:
+        """What can be read now; None if nothing can, empty at the end of the stream."""
+        try:
+            return os.read(fd, CHUNK)
+        except BlockingIOError:
+            return None
+
+    def _refuse_unasked(self) -> None:
+        """Bytes that came since the last answer belong to none."""
+        data = self._read(self._out)
+        if data == b"":
+            self._died()
+        if data:
+            raise garbage(f"{len(data)} bytes that nobody asked for: {quoted(data)}")
+
+    def _watch_memory(self, now: float) -> None:
+        if now - self._looked < POLL_SECONDS:
+            return
+        self._looked = now
+        used = resident_bytes(self.process.pid)
+        if used > self.limits.memory:
+            limit = f"limit {self.limits.memory // MIB} MiB"
+            self._fail("CRASH", f"memory: {used // MIB} MiB resident, {limit}", "memory")
+
+    def _died(self) -> NoReturn:
+        """The end of stdout: say how the process ended."""
+        part = f" in the middle of an answer, after {len(self._buffer)} bytes" if self._buffer else ""
+        ended = self._ended(DEATH_SECONDS)
+        if ended is None:
+            self._fail("CRASH", f"closed its stdout{part} and lives on", "eof")
+        how, status = ended
+        if how == os.CLD_EXITED:
+            self._fail("CRASH", f"ended with exit code {status}{part}", f"exit-{status}")
+        self._fail("CRASH", f"died by {signal_name(status)}{part}", signal_name(status))
+
+    def _ended(self, seconds: float) -> tuple[int, int] | None:
+        """How the process ended, waiting for ``seconds``, without reaping it; None if it has not."""
+        end = time.monotonic() + seconds
+        while True:
+            try:
+                state = os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+            except ChildProcessError:
+                return None
+            if state is not None:
+                return state.si_code, state.si_status
+            if time.monotonic() >= end:
+                return None
+            time.sleep(0.002)
+
+    def _fail(self, verdict: str, what: str, code: str) -> NoReturn:
+        """Kill the worker and raise; the last line of its stderr goes with it."""
+        self.kill()
+        words = self.last_words()
+        raise SubjectFailure(verdict, what + (f"; stderr: {words}" if words else ""), code)
+
+    def _drain_stderr(self) -> None:
+        with contextlib.suppress(OSError):
+            while data := self._read(self._err):
+                self.stderr = (self.stderr + data)[-KEPT_STDERR:]
+
+
+def signal_name(number: int) -> str:
+    """``SIGSEGV``; a real-time signal as ``SIG40``."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"SIG{number}"
+
+
+def brief(message: ProgramMessage) -> str:
+    """A message that should have been another, in a few words."""
+    return " ".join(repr(message).split())[:200]

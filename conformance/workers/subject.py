@@ -1,0 +1,157 @@
+"""A subject that lives in a worker process."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from types import TracebackType
+
+from inputmeta.conformance.protocol.codec import ProtocolError
+from inputmeta.conformance.protocol.convert import (
+    BeyondInt64Error,
+    apply_reject,
+    apply_result,
+    build_message,
+    capabilities_of,
+)
+from inputmeta.conformance.protocol.messages import Build, ErrorAnswer, ProgramMessage, Reject, ResultAnswer
+from inputmeta.conformance.subjects.base import Request, Result, SubjectFailure
+from inputmeta.conformance.subjects.loading import SubjectError
+from inputmeta.conformance.workers.pool import Pool
+from inputmeta.conformance.workers.process import Worker, brief
+from inputmeta.conformance.workers.wire import garbage
+
+ERRORS = {
+    "exception": ("CRASH", "raised"),
+    "device": ("DEVICE_ERROR", "device"),
+    "mutated": ("OUT_OF_BOUNDS", "input"),
+    "message": ("CRASH", "garbage"),
+}
+"""Verdict and code of the kinds of ``error``."""
+
+EXCEPTION = re.compile(r"\w+: ")
+"""How the text of an error begins that an exception made."""
+
+GOES_ON = frozenset({"raised", "input"})
+"""Codes of failures that leave the worker fit for the next batch."""
+
+SPARES_WHERE_NEEDED = 2
+"""Spares once a worker was replaced: shrinking goes from death to death, replays from fresh worker to fresh worker."""
+
+
+class IsolatedSubject:
+    """Asks a worker; a worker that fails to answer is replaced before the next batch.
+
+    Satisfies :class:`inputmeta.conformance.subjects.base.Subject`. A context manager: it ends its workers.
+    """
+
+    def __init__(self, start: Callable[[], Worker], *, timeout: float, spares: int = 0) -> None:
+        """``timeout``: seconds a batch. ``spares``: workers kept ready from the start.
+
+        Raises:
+            SubjectError: it cannot be started, or does not say hello.
+        """
+        self.timeout = timeout
+        self.pool = Pool(start, spares)
+        self.generation = 0
+        """Number of workers used so far."""
+        self.calls = 0
+        """Batches handed to the present worker."""
+        self.slowest = 0.0
+        """Seconds of the slowest answer, first answers of a worker left out."""
+        self._worker = self._fresh()
+        hello = self._worker.hello()
+        self.name = hello.name
+        self.version = hello.version
+        self.capabilities = capabilities_of(hello.capabilities)
+
+    def build(self, request: Request) -> Result:
+        """See :meth:`inputmeta.conformance.subjects.base.Subject.build`.
+
+        Raises:
+            SubjectFailure: the worker gave no answer, or the batch cannot be handed over (UNSUPPORTED).
+            SubjectError: there is no worker to be had any more.
+        """
+        self.ensure()
+        self.calls += 1
+        try:
+            message = build_message(request, self.calls)
+            begin = time.monotonic()
+            answer = self._worker.call(message, self.timeout)
+        except (BeyondInt64Error, ProtocolError) as error:
+            raise SubjectFailure("UNSUPPORTED", str(error), "message") from error
+        if self.calls > 1:
+            self.slowest = max(self.slowest, time.monotonic() - begin)
+        try:
+            return result_of(answer, message, request)
+        except SubjectFailure as failure:
+            if failure.code not in GOES_ON:
+                self._worker.kill()
+            raise
+
+    def ensure(self) -> None:
+        """Have a living worker: the next batch goes to it."""
+        if not self._worker.alive:
+            self.renew()
+
+    def renew(self) -> None:
+        """Replace the worker by a fresh one."""
+        self._worker.kill()
+        self.pool.spares = max(self.pool.spares, SPARES_WHERE_NEEDED)
+        self._worker = self._fresh()
+
+    def close(self) -> None:
+        """End all workers."""
+        self.pool.close()
+        self._worker.close()
+
+    def __enter__(self) -> IsolatedSubject:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _fresh(self) -> Worker:
+        """A worker that has said hello. A spare may have died waiting: a second one is tried."""
+        self.generation += 1
+        self.calls = 0
+        try:
+            worker = self.pool.take()
+            try:
+                worker.hello()
+            except SubjectError:
+                if self.generation == 1:
+                    raise
+                worker = self.pool.take()
+                worker.hello()
+        except BaseException:
+            self.pool.close()
+            raise
+        return worker
+
+
+def result_of(answer: ProgramMessage, message: Build, request: Request) -> Result:
+    """What an answer means.
+
+    Raises:
+        Rejection: it refuses the batch.
+        SubjectFailure: it is an error, or no answer to this batch.
+    """
+    if isinstance(answer, ErrorAnswer) and answer.id in (message.id, -1):
+        verdict, code = ERRORS[answer.kind]
+        text = " ".join(answer.message.split())[:300]
+        raised = code in {"raised", "device"} and EXCEPTION.match(text)
+        raise SubjectFailure(verdict, f"raised {text}" if raised else text, code)
+    if not isinstance(answer, ResultAnswer | Reject):
+        raise garbage(f"an answer of the wrong kind: {brief(answer)}")
+    if answer.id != message.id:
+        raise garbage(f"answered batch {answer.id}, was asked for batch {message.id}")
+    try:
+        if isinstance(answer, ResultAnswer):
+            return apply_result(answer, request)
+        raise apply_reject(answer, request)
+    except ProtocolError as error:
+        raise garbage(str(error)) from error
