@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from inputmeta.conformance.mutants import classes, devices, forms, formulas, history, memory, processes, refusals, wire
 from inputmeta.conformance.mutants.mutant import MUTANTS, Mutant
-from inputmeta.conformance.subjects.base import Subject
-from inputmeta.conformance.subjects.loading import SubjectError
+from inputmeta.conformance.subjects.base import Subject, SubjectError
 
 __all__ = ["MUTANTS", "Mutant", "mutant_subject"]
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.mutants.mutant import Wrong, any_sequence, wrong_class
-from inputmeta.conformance.subjects.base import Rejection, Request, Result
+from inputmeta.conformance.subjects.base import Rejection, Result
 
 
 @wrong_class("checks-nothing", "REFUSAL", "ACCEPTED:P-", "whatever the scheduler sends is taken to be right")

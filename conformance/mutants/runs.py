@@ -16,8 +16,8 @@ from inputmeta import oracle
 from inputmeta.conformance.campaign.examine import AFTER_EARLIER, DETERMINISTIC, Examined, Examiner
 from inputmeta.conformance.campaign.failures import Failure
 from inputmeta.conformance.campaign.fuzz import MAX_ROUNDS, Campaign, fuzz
+from inputmeta.conformance.campaign.generated import profile_for
 from inputmeta.conformance.campaign.journal import Journal
-from inputmeta.conformance.campaign.runs import profile_for
 from inputmeta.conformance.campaign.session import Session
 from inputmeta.conformance.cases.corpus import bundled_corpus, load_corpus
 from inputmeta.conformance.check.verdicts import Verdict

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import cast
 
-from inputmeta.conformance.subjects.base import Capabilities, Subject
+from inputmeta.conformance.subjects.base import Capabilities, Subject, SubjectError
 
 BUNDLED = {
     "engine": "inputmeta.conformance.subjects.engine:EngineSubject",
@@ -17,10 +17,6 @@ BUNDLED = {
 """Names of the bundled subjects, and where they are."""
 PREFIXES = {"mutant": "inputmeta.conformance.mutants:mutant_subject"}
 """What stands before the colon of a bundled subject's name, and the function that takes what stands behind it."""
-
-
-class SubjectError(Exception):
-    """A subject that cannot be had; ``str()`` is one line that says why."""
 
 
 def load_subject(name: str) -> Subject:
@@ -52,9 +48,11 @@ FORMS = "engine, engine-cuda, oracle, mutant:NAME, package.module:name, or the n
 def _load(name: str) -> Subject:
     module, colon, attribute = BUNDLED.get(name, name).partition(":")
     if not colon:
-        from inputmeta.conformance.subjects.entry_points import entry_point_object  # noqa: PLC0415 - reads every distribution
+        from inputmeta.conformance.subjects.entry_points import entry_point  # noqa: PLC0415 - reads every distribution
 
-        return subject_from(entry_point_object(name), name)
+        point = entry_point(name)
+        if point is not None:
+            return subject_from(point.load(), name)
     if not module or not attribute:
         raise SubjectError(f"subject {name}: none of {FORMS}")
     if module in PREFIXES:

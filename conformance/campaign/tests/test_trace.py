@@ -9,14 +9,16 @@ import pytest
 from rich.console import Console
 
 from inputmeta import oracle
+from inputmeta.conformance.campaign.trace import replay_trace
 from inputmeta.conformance.cases.files import decode_case, format_case
 from inputmeta.conformance.cases.request import affordable_expansions, complete_case, field_array, step_request
 from inputmeta.conformance.check.verdicts import Verdict
+from inputmeta.conformance.commands import trace_progress as progress
+from inputmeta.conformance.commands.trace_progress import TraceProgress, summary_lines
 from inputmeta.conformance.subjects import load_subject
 from inputmeta.conformance.subjects.base import Capabilities, Rejection
-from inputmeta.conformance.trace import TraceOptions, TraceProgress, progress, replay_trace, summary_lines, trace_config
-
-from .synthetic import SMALL, conversations
+from inputmeta.conformance.trace import TraceOptions, trace_config
+from inputmeta.conformance.trace.tests.synthetic import SMALL, conversations
 
 ORACLE = load_subject("oracle")
 CONFIG = trace_config(SMALL)

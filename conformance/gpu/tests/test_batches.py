@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from inputmeta.conformance import exits
-from inputmeta.conformance.campaign.runs import profile_for
+from inputmeta.conformance.campaign.generated import profile_for
 from inputmeta.conformance.gpu.batches import digest, fixed_cases, run_batches, run_cases
 from inputmeta.conformance.gpu.processes import ROOT
 from inputmeta.conformance.subjects import load_subject
