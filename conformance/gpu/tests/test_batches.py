@@ -30,7 +30,7 @@ def test_the_set_is_the_same_every_time_and_another_seed_gives_another():
 
 def test_a_difference_is_counted_described_and_saved(tmp_path, capsys):
     cases = fixed_cases(60, profile(invalid=0))
-    tally = run_cases(cases, load_subject("fault:F-POS.one-late"), tmp_path)
+    tally = run_cases(cases, load_subject("mutant:F-POS.one-late"), tmp_path)
     assert tally.failed
     assert tally.passed + tally.failed == 60
     assert len(list(tmp_path.iterdir())) == tally.failed
