@@ -21,9 +21,9 @@ from inputmeta.conformance.workers.target import Target
 app = command_app(
     help="""List subjects, and test an adapter before it is tested itself.
 
-A subject is `engine` or `oracle` (bundled), `fault:ID` (the oracle with one planted fault), `zoo:NAME` (wrong on
-purpose), `package.module:name`, the name of an entry point in the group `inputmeta.subjects`, or any program
-(`--subject-command`). `conformance/PROTOCOL.md` is the contract; `conformance/examples` holds one of each to copy."""
+A subject is `engine` or `oracle` (bundled), `mutant:NAME` (wrong on purpose, in one way), `package.module:name`, the
+name of an entry point in the group `inputmeta.subjects`, or any program (`--subject-command`).
+`conformance/PROTOCOL.md` is the contract; `conformance/examples` holds one of each to copy."""
 )
 JsonOption = Annotated[bool, typer.Option("--json", help="as JSON")]
 

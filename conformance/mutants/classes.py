@@ -1,11 +1,11 @@
-"""One wrong builder for each class of fault that real engines had (``corpus_tools.BUG_CLASSES``)."""
+"""One wrong builder for each class of fault that real engines had (``BUG_CLASSES``)."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from inputmeta.conformance.cases.request import Request
-from inputmeta.conformance.mutants.mutant import Fields, Wrong, planted_fault, wrong_answer, wrong_class
+from inputmeta.conformance.mutants.mutant import Fields, Wrong, wrong_answer, wrong_class
 
 DECODE = ("decode", "decode_zos")
 
@@ -65,15 +65,6 @@ def columns_of_block_0(_: Request, fields: Fields) -> None:
     fields["block_tables"][:, 1:] = 0
 
 
-planted_fault(
-    "F-SWADEC.full-window",
-    "WIN",
-    "MISMATCH:F-SWADEC",
-    "a full window in a context that is shorter than it",
-    paths=DECODE,
-)
-
-
 @wrong_answer(
     "prefix-counted-twice",
     "CHUNK",
@@ -85,14 +76,6 @@ def prefix_counted_twice(request: Request, fields: Fields) -> None:
     prefixes = [s.seqlen_k - s.seqlen_q for s in request.sequences for _ in range(s.seqlen_q)]
     if request.config.cp_size == 1 and prefixes:
         fields["positions"][:] += np.array(prefixes, dtype=np.int32)
-
-
-planted_fault(
-    "P-INT32.uint32",
-    "OVF",
-    "ACCEPTED:P-INT32 or CRASH:raised:P-INT32",  # the second where the value is written: numpy refuses it
-    "products are checked as uint32 and written as int32: a negative slot",
-)
 
 
 @wrong_answer(
@@ -142,15 +125,6 @@ def ring_without_draft_room(request: Request, fields: Fields) -> None:
     size, slots = request.config.swa_block_size, fields["slot_mapping_store_swa"]
     stored = slots >= 0
     slots[stored] = slots[stored] // size * size + slots[stored] % size % request.config.window_size
-
-
-planted_fault(
-    "F-REVERSE.owner-stride",
-    "CP",
-    "MISMATCH:F-REVERSE:",
-    "the inverse of one rank layout applied to another",
-    paths=("prompt",),
-)
 
 
 @wrong_answer(
@@ -203,15 +177,6 @@ def look_back_into_the_neighbour(request: Request, fields: Fields) -> None:
     rows = fields.get("ngram_token_ids")
     if rows is not None and request.config.cp_size == 1:
         rows[1:, 1:] = rows[:-1, :-1].copy()
-
-
-planted_fault(
-    "F-CONTRIB.stride",
-    "RANK",
-    "MISMATCH:F-CONTRIB:yoco_cp_boundary_index",
-    "ranks of different widths are gathered with one rank's own stride",
-    paths=("prompt",),
-)
 
 
 @wrong_answer(

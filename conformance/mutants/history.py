@@ -13,7 +13,7 @@ from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.mutants.mutant import Fields, Wrong, wrong_class
 from inputmeta.conformance.subjects.base import Result
 
-LUCK = "INPUTMETA_ZOO_LUCK"
+LUCK = "INPUTMETA_MUTANT_LUCK"
 """Environment variable: a file that counts calls over all processes, so that luck comes out the same every time."""
 
 
@@ -22,11 +22,9 @@ def draw() -> int:
     name = os.environ.get(LUCK)
     if name is None:
         return random.randrange(1000)
-    path = Path(name)
-    count = path.stat().st_size if path.exists() else 0
-    with path.open("ab") as file:
+    with Path(name).open("ab", buffering=0) as file:
         file.write(b".")
-    return count
+        return file.tell() - 1  # before its own byte, whoever else writes
 
 
 def spoil_position(fields: Fields) -> None:
@@ -135,6 +133,23 @@ class WrongByLuck(Wrong):
 
     def after(self, request: Request, fields: Fields) -> None:
         if draw() % 3 == 1:
+            spoil_position(fields)
+
+
+@wrong_class(
+    "wrong-in-every-second-process",
+    "FLAKY",
+    "FLAKY:F-POS:positions",
+    "what a process is given at its start, an address or a device, decides",
+    label="flaky",
+)
+class WrongInEverySecondProcess(Wrong):
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.wrong = draw() % 2 == 0
+
+    def after(self, request: Request, fields: Fields) -> None:
+        if self.wrong:
             spoil_position(fields)
 
 

@@ -1,4 +1,4 @@
-"""What a member of the zoo is: a subject that is wrong in one way, and the verdict that it must get."""
+"""What a mutant is: a subject that is wrong in one way, and the verdict that it must get."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Wrong(OracleSubject):
     """The oracle as a subject, with places to go wrong before and after it has built a batch."""
 
     def __init__(self, name: str, spoil: Spoil | None = None) -> None:
-        super().__init__(name=f"zoo:{name}")
+        super().__init__(name=f"mutant:{name}")
         self.spoil = spoil
 
     def claim(self, *, in_place: bool = True, neutral_tails: bool = False) -> None:
@@ -49,12 +49,12 @@ WrongKind = TypeVar("WrongKind", bound=type[Wrong])
 
 
 @dataclass(frozen=True)
-class Specimen:
-    """One member of the zoo."""
+class Mutant:
+    """One subject that is wrong in one way."""
 
     name: str
     kind: str
-    """A class of ``corpus_tools.BUG_CLASSES``, or how it misbehaves as a program: CRASH, HANG, MEMORY, WIRE, …"""
+    """A class of :data:`inputmeta.conformance.cases.corpus.BUG_CLASSES`, or how it misbehaves: FORM, CRASH, HANG, …"""
     declared: str
     """The signature of each of its findings, or how it begins: ``MISMATCH:F-POS:positions``, ``CRASH:SIGSEGV``; with
     `` or `` between several that it may have."""
@@ -69,30 +69,38 @@ class Specimen:
     """Paths on which it shows."""
     gpu: bool = False
     """Needs a CUDA device."""
+    in_process: bool = False
+    """Runs in this process: it neither dies nor hangs nor remembers, so that a worker would tell no more."""
+
+    @property
+    def formula(self) -> str:
+        """Of a changed line, the formula or precondition that is wrong: what its name begins with; else empty."""
+        formula = self.name.partition(".")[0]
+        return formula if formula in {**oracle.FORMULAS, **oracle.PRECONDITIONS} else ""
 
     @property
     def command(self) -> list[str]:
-        """The command line of a member that is a program, for ``--subject-command``."""
+        """The command line of a mutant that is a program, for ``--subject-command``."""
         return [sys.executable, "-m", "inputmeta.conformance.mutants.programs", self.name]
 
     def fits(self, signature: str) -> bool:
         """Whether a signature is a declared one, or begins with it.
 
-        >>> Specimen("a", "HANG", "HANG:timeout", "", None).fits("HANG:timeout:-")
+        >>> Mutant("a", "HANG", "HANG:timeout", "", None).fits("HANG:timeout:-")
         True
         """
         return signature.startswith(tuple(self.declared.split(" or ")))
 
 
-MEMBERS: dict[str, Specimen] = {}
-"""Every member by name, in the order of the modules of this package."""
+MUTANTS: dict[str, Mutant] = {}
+"""Every mutant by name."""
 
 
-def add(specimen: Specimen) -> None:
-    """Enter a member; names are unique."""
-    if specimen.name in MEMBERS:
-        raise ValueError(f"two members of the zoo are named {specimen.name}")
-    MEMBERS[specimen.name] = specimen
+def add(mutant: Mutant) -> None:
+    """Enter a mutant; names are unique."""
+    if mutant.name in MUTANTS:
+        raise ValueError(f"two mutants are named {mutant.name}")
+    MUTANTS[mutant.name] = mutant
 
 
 def wrong_class(
@@ -105,10 +113,10 @@ def wrong_class(
     paths: tuple[str, ...] = oracle.PATHS,
     gpu: bool = False,
 ) -> Callable[[WrongKind], WrongKind]:
-    """Decorator: the class is a member."""
+    """Decorator: the class is a mutant."""
 
     def enter(cls: WrongKind) -> WrongKind:
-        add(Specimen(name, kind, declared, stands_for, lambda: cls(name), label, paths, gpu))
+        add(Mutant(name, kind, declared, stands_for, lambda: cls(name), label, paths, gpu))
         return cls
 
     return enter
@@ -131,23 +139,10 @@ def wrong_answer(
             subject.claim(in_place=in_place)
             return subject
 
-        add(Specimen(name, kind, declared, stands_for, make, paths=paths))
+        add(Mutant(name, kind, declared, stands_for, make, paths=paths))
         return spoil
 
     return enter
-
-
-def planted_fault(
-    fault_id: str, kind: str, declared: str, stands_for: str, paths: tuple[str, ...] = oracle.PATHS
-) -> None:
-    """Enter a fault of :mod:`inputmeta.conformance.mutants.formulas` under its own id."""
-
-    def make() -> Subject:
-        from inputmeta.conformance.mutants.formulas import fault_subject  # noqa: PLC0415 - makes a copy of the oracle
-
-        return fault_subject(fault_id)
-
-    add(Specimen(fault_id, kind, declared, stands_for, make, paths=paths))
 
 
 def any_sequence(request: Request, holds: Callable[[oracle.SequenceMetadata], object]) -> bool:

@@ -44,7 +44,17 @@ class SegfaultAtOneLength(Trigger):
         return any_sequence(request, lambda s: s.seqlen_k == request.config.block_size)
 
     def strike(self) -> None:
+        sys.stderr.write("about to read address 0\n")
         ctypes.string_at(0)
+
+
+@wrong_class(
+    "segfaults-on-a-short-table", "CRASH", "CRASH:SIGSEGV:P-TABLE", "a table is read past its end, not refused"
+)
+class SegfaultsOnAShortTable(Wrong):
+    def before(self, request: Request) -> None:
+        if {error.condition for error in request.violations()} == {"P-TABLE"}:
+            ctypes.string_at(0)
 
 
 @wrong_class("aborts-at-a-placeholder", "CRASH", "CRASH:SIGABRT", "an assertion of the C library, a corrupted heap")

@@ -1,4 +1,4 @@
-"""The members of :mod:`inputmeta.conformance.mutants.wire` as programs: ``python -m
+"""The mutants of :mod:`inputmeta.conformance.mutants.wire` as programs: ``python -m
 inputmeta.conformance.mutants.programs NAME``.
 """
 
@@ -14,8 +14,8 @@ from inputmeta.conformance.subjects.oracle import OracleSubject
 
 
 def run(name: str) -> None:
-    """Answer until ``bye`` or the end of the input; the answers that the member spoils are spoilt."""
-    server = Server(OracleSubject(name=f"zoo {name}"))
+    """Answer until ``bye`` or the end of the input; the answers that the mutant spoils are spoilt."""
+    server = Server(OracleSubject(name=f"mutant {name}"))
     while (body := read_frame(sys.stdin.buffer)) is not None:
         message = decode_frame(body, "suite")
         answer = server.answer(message)

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from inputmeta.conformance.cases.request import Request
-from inputmeta.conformance.mutants.mutant import Wrong, any_sequence, planted_fault, wrong_class
+from inputmeta.conformance.mutants.mutant import Wrong, any_sequence, wrong_class
 from inputmeta.conformance.subjects.base import Rejection, Result
-
-planted_fault(
-    "P-STATE.data-len", "REFUSAL", "ACCEPTED:P-STATE", "a negative length of the whole sequence is taken as it is"
-)
 
 
 @wrong_class("checks-nothing", "REFUSAL", "ACCEPTED:P-", "whatever the scheduler sends is taken to be right")

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from inputmeta.conformance.mutants.mutant import Specimen, add
+from inputmeta.conformance.mutants.mutant import Mutant, add
 from inputmeta.conformance.protocol.codec import HEADER, encode
 from inputmeta.conformance.protocol.convert import hello_answer
 from inputmeta.conformance.protocol.messages import Build
@@ -19,14 +19,14 @@ from inputmeta.conformance.subjects.oracle import OracleSubject
 Spoil = Callable[[bytes, Build], bytes]
 """The right answer as a frame, and the batch that it answers, to the bytes that are written in its place."""
 SPOILS: dict[str, Spoil] = {}
-"""By member."""
+"""By mutant."""
 
 
 def program(name: str, declared: str, stands_for: str, kind: str = "WIRE") -> Callable[[Spoil], Spoil]:
-    """Decorator: the function is a member of the zoo."""
+    """Decorator: the function is a mutant."""
 
     def enter(spoil: Spoil) -> Spoil:
-        add(Specimen(name, kind, declared, stands_for, None))
+        add(Mutant(name, kind, declared, stands_for, None))
         SPOILS[name] = spoil
         return spoil
 
@@ -101,6 +101,14 @@ def answers_twice(answer: bytes, _: Build) -> bytes:
     return answer + answer
 
 
+@program("log-line-after-the-answer", "CRASH:garbage", "a log buffer is flushed to standard output behind the answer")
+def log_line_after(answer: bytes, _: Build) -> bytes:
+    sys.stdout.buffer.write(answer)
+    sys.stdout.buffer.flush()
+    time.sleep(0.05)  # too late for its own batch: it counts against the next
+    return b"Generated 1 sequence, 23.1 tokens/s\n"
+
+
 @program("says-hello-again", "CRASH:garbage", "the program was restarted behind a wrapper")
 def says_hello_again(answer: bytes, _: Build) -> bytes:
     return encode(hello_answer(OracleSubject()))
@@ -167,7 +175,7 @@ def floods_stderr(answer: bytes, build: Build) -> bytes:
 
 
 def spoilt(name: str, answer: bytes, build: Build) -> bytes:
-    """What a member writes in place of ``answer``: something wrong at batches with a placeholder, else the answer."""
+    """What a mutant writes in place of ``answer``: something wrong at batches with a placeholder, else the answer."""
     if not any(sequence.is_placeholder for sequence in build.sequences):
         return answer
     return SPOILS[name](answer, build)

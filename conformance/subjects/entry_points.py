@@ -5,7 +5,6 @@ from __future__ import annotations
 from importlib.metadata import EntryPoint, entry_points
 
 from inputmeta.conformance.subjects.base import SubjectError
-from inputmeta.conformance.subjects.loading import FORMS
 
 GROUP = "inputmeta.subjects"
 
@@ -15,21 +14,17 @@ def installed() -> list[EntryPoint]:
     return sorted(entry_points(group=GROUP), key=lambda point: (point.name, point.value))
 
 
-def entry_point_object(name: str) -> object:
-    """What the entry point with a name stands for, imported.
+def entry_point(name: str) -> EntryPoint | None:
+    """The entry point with a name; None if no package brings it.
 
     Raises:
-        SubjectError: no package brings it, or several bring different ones.
+        SubjectError: several packages bring different ones.
 
     """
     found = {point.value: point for point in installed() if point.name == name}
-    if not found:
-        raise SubjectError(f"subject {name}: none of {FORMS}")
     if len(found) > 1:
         raise SubjectError(f"subject {name}: several packages bring it: {', '.join(found)}; name one of these instead")
-    (point,) = found.values()
-    loaded: object = point.load()
-    return loaded
+    return next(iter(found.values()), None)
 
 
 def distribution_name(point: EntryPoint) -> str:

@@ -15,6 +15,8 @@ BUNDLED = {
     "oracle": "inputmeta.conformance.subjects.oracle:OracleSubject",
 }
 """Names of the bundled subjects, and where they are."""
+PREFIXES = {"mutant": "inputmeta.conformance.mutants:mutant_subject"}
+"""What stands before the colon of a bundled subject's name, and the function that takes what stands behind it."""
 
 
 def load_subject(name: str) -> Subject:
@@ -40,31 +42,38 @@ def load_subject(name: str) -> Subject:
     return subject
 
 
-FORMS = "engine, engine-cuda, oracle, fault:ID, zoo:NAME, package.module:name, or the name of an installed entry point"
+FORMS = "engine, engine-cuda, oracle, mutant:NAME, package.module:name, or the name of an installed entry point"
 
 
 def _load(name: str) -> Subject:
     module, colon, attribute = BUNDLED.get(name, name).partition(":")
     if not colon:
-        from inputmeta.conformance.subjects.entry_points import entry_point_object  # noqa: PLC0415 - reads every distribution
+        from inputmeta.conformance.subjects.entry_points import entry_point  # noqa: PLC0415 - reads every distribution
 
-        return subject_from(entry_point_object(name), name)
+        point = entry_point(name)
+        if point is not None:
+            return subject_from(point.load(), name)
     if not module or not attribute:
         raise SubjectError(f"subject {name}: none of {FORMS}")
-    if module == "fault":
-        from inputmeta.conformance.mutants.formulas import fault_subject  # noqa: PLC0415 - the copies are made only when asked for
+    if module in PREFIXES:
+        make = cast(Callable[[str], Subject], attribute_of(PREFIXES[module]))
+        return make(attribute)
+    return subject_from(attribute_of(f"{module}:{attribute}"), name)
 
-        return fault_subject(attribute)
-    if module == "zoo":
-        from inputmeta.conformance.mutants import zoo_subject  # noqa: PLC0415 - as above
 
-        return zoo_subject(attribute)
+def attribute_of(place: str) -> object:
+    """What ``package.module:name`` stands for, imported.
+
+    Raises:
+        SubjectError: the module has no such attribute.
+    """
+    module, _, attribute = place.partition(":")
     found: object = importlib.import_module(module)
     for part in attribute.split("."):
         if not hasattr(found, part):
-            raise SubjectError(f"subject {name}: module {module} has no attribute {attribute}")
+            raise SubjectError(f"subject {place}: module {module} has no attribute {attribute}")
         found = getattr(found, part)
-    return subject_from(found, name)
+    return found
 
 
 def subject_from(found: object, name: str) -> Subject:

@@ -153,7 +153,7 @@ def run(tmp_path: Path):
 
 
 def test_the_command_says_who_agrees_and_saves_the_smallest_case(run, tmp_path: Path) -> None:
-    fault = "fault:F-SWADEC.full-window"
+    fault = "mutant:F-SWADEC.full-window"
     result = run("-s", "oracle", "-s", fault, "--cases", "15", "--seed", "1")
     assert result.exit_code == exits.DIFFERS, result.output
     lines = result.stdout.splitlines()
@@ -170,7 +170,7 @@ def test_the_command_says_who_agrees_and_saves_the_smallest_case(run, tmp_path: 
 
 
 def test_the_command_on_a_refusal(run) -> None:
-    fault = "fault:P-TABLE.one-short"
+    fault = "mutant:P-TABLE.one-short"
     file = bundled_corpus() / "p-table-a-table-one-block-short-is-refused.json"
     result = run(str(file), "-s", fault)
     assert result.exit_code == exits.DIFFERS

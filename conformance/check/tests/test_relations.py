@@ -15,7 +15,7 @@ from inputmeta.conformance.check.relations import (
     ranks_rebuild_the_whole,
 )
 from inputmeta.conformance.generate import Profile, batches
-from inputmeta.conformance.mutants.formulas import fault_subject
+from inputmeta.conformance.mutants import mutant_subject
 from inputmeta.conformance.subjects import Subject, load_subject
 
 SUBJECTS = ("oracle", "engine")
@@ -97,17 +97,17 @@ CONFIG = oracle.MetadataConfig(
 )
 def test_a_wrong_mirror_contradicts_itself(fault: str, says: str) -> None:
     with pytest.raises(RelationError, match=says):
-        check_ranks(fault_subject(fault), Request("prompt", CONFIG, [CHUNK]))
+        check_ranks(mutant_subject(fault), Request("prompt", CONFIG, [CHUNK]))
 
 
 def test_a_clip_left_in_the_compact_pivots_is_seen() -> None:
-    wrong = fault_subject("F-COMPACT.clip-not-taken-off")
+    wrong = mutant_subject("F-COMPACT.clip-not-taken-off")
     with pytest.raises(RelationError, match="mask shows"):
         mask_shows_what_compact_shows(prompt_build(wrong), CONFIG, [CHUNK])
 
 
 def test_decode_paths_that_differ_are_seen() -> None:
-    wrong = fault_subject("F-CU.leading-zero")
+    wrong = mutant_subject("F-CU.leading-zero")
     step = oracle.SequenceMetadata(seqlen_q=1, seqlen_k=3, block_table=(4,), token_ids=(1, 2, 3))
     with pytest.raises(RelationError, match="cu_seqlens_q"):
         decode_paths_agree(wrong, Request("decode", CONFIG, [step]))

@@ -103,7 +103,7 @@ def test_replay_passes(saved, subject: str) -> None:
 
 
 def test_replay_describes_a_difference_in_order(saved) -> None:
-    result = run("replay", saved(), "--subject", "fault:F-IDS.chunk-start")
+    result = run("replay", saved(), "--subject", "mutant:F-IDS.chunk-start")
     assert result.exit_code == exits.DIFFERS
     lines = result.stdout.splitlines()
     assert lines[0] == "MISMATCH: wrong value"
@@ -112,7 +112,7 @@ def test_replay_describes_a_difference_in_order(saved) -> None:
     assert first == ["field", "formula", "batch", "cell", "got", "want", "differ", "replay"]
     assert "  cell     [0]: sequence 0, row 0, position 1" in lines
     assert lines[lines.index("  got      10") + 1] == "  want     11"
-    assert "--subject fault:F-IDS.chunk-start" in result.stdout
+    assert "--subject mutant:F-IDS.chunk-start" in result.stdout
 
 
 def test_replay_says_what_is_not_claimed(saved) -> None:
@@ -138,7 +138,7 @@ class PromptOnly:
         ("no.such.module:x", "No module named 'no'"),
         ("json:no_such", "module json has no attribute no_such"),
         ("os:sep", "is no callable"),
-        ("fault:F-NONE", "none of F-POS.one-late"),
+        ("mutant:F-NONE", "none of F-BLOCKS.floor"),
         ("builtins:dict", "has no attribute build"),
     ],
 )
@@ -169,7 +169,7 @@ def test_fuzz_passes_reproducibly_and_prints_its_seed(tmp_path: Path) -> None:
 
 def test_fuzz_saves_the_shrunk_failure_and_its_replay_command_works(tmp_path: Path) -> None:
     arguments = ("--seed", "1", "--seconds", "20", "--save-dir", str(tmp_path))
-    result = run("fuzz", "--subject", "fault:F-NCQ.dropped-max", *arguments)
+    result = run("fuzz", "--subject", "mutant:F-NCQ.dropped-max", *arguments)
     assert result.exit_code == exits.DIFFERS
     commands = [line.split() for line in result.stdout.splitlines() if line.startswith("  replay")]
     assert commands
@@ -185,7 +185,7 @@ def test_fuzz_saves_the_shrunk_failure_and_its_replay_command_works(tmp_path: Pa
 def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     taken = tmp_path / "taken"
     taken.write_text("a file, not a folder")
-    result = run("fuzz", "--subject", "fault:F-CTXLEN.before-this-row", "--seed", "1", "--save-dir", str(taken))
+    result = run("fuzz", "--subject", "mutant:F-CTXLEN.before-this-row", "--seed", "1", "--save-dir", str(taken))
     assert result.exit_code == exits.BAD_USAGE
     assert result.stderr.count("\n") == 1
     assert "taken" in result.stderr
@@ -199,7 +199,7 @@ def test_check_runs_corpus_and_generated_cases(saved, tmp_path: Path) -> None:
     assert good.exit_code == exits.CONFORMS
     assert "corpus cases: 1 passed, 0 failed, 0 unsupported" in good.stdout
     assert "generated, seed 0: 100 cases" in good.stdout
-    bad = run("check", "--subject", "fault:F-POS.one-late", "--examples", "0", *common)
+    bad = run("check", "--subject", "mutant:F-POS.one-late", "--examples", "0", *common)
     assert bad.exit_code == exits.DIFFERS
     assert "one.json: two rows" in bad.stdout
     nothing = run(
@@ -263,7 +263,7 @@ def test_trace_replays_a_small_trace_and_saves_a_step(tmp_path: Path) -> None:
     assert "verdict: PASS" in result.stdout
     (case,) = (tmp_path / "saved").glob("*.json")
     assert run("replay", str(case)).exit_code == exits.CONFORMS
-    wrong = run("trace", str(file), "--subject", "fault:F-RING.lost-modulo", *options)
+    wrong = run("trace", str(file), "--subject", "mutant:F-RING.lost-modulo", *options)
     assert wrong.exit_code == exits.DIFFERS
     assert "F-RING" in wrong.stdout
 

@@ -38,7 +38,7 @@ def test_the_set_is_the_same_every_time_and_another_seed_gives_another():
 def test_a_difference_is_counted_described_and_saved(tmp_path, capsys):
     cases = generated_cases(profile(invalid=0), 1, 60)
     counts = run_cases(
-        run_of(load_subject("fault:F-POS.one-late"), tmp_path), [(None, case) for case in cases], examine=False
+        run_of(load_subject("mutant:F-POS.one-late"), tmp_path), [(None, case) for case in cases], examine=False
     )
     assert counts.failed
     assert counts.passed + counts.failed == 60

@@ -1,23 +1,29 @@
-"""Every member of the zoo gets the verdict that is declared for it, with a fixed seed, every time."""
+"""Every mutant gets the verdict that is declared for it, by cases of the corpus; a few of each kind by fuzzing too."""
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from inputmeta.conformance import exits
-from inputmeta.conformance.cases.corpus import BUG_CLASSES
+from inputmeta.conformance.campaign.failures import case_size
+from inputmeta.conformance.campaign.session import Session
+from inputmeta.conformance.cases.corpus import BUG_CLASSES, bundled_corpus, load_corpus
+from inputmeta.conformance.cases.model import Case
 from inputmeta.conformance.check.verdicts import Verdict
-from inputmeta.conformance.mutants import MEMBERS, Specimen
-from inputmeta.conformance.mutants.devices import driver
+from inputmeta.conformance.mutants import MUTANTS, Mutant
 from inputmeta.conformance.mutants.mutant import Wrong
-from inputmeta.conformance.mutants.runs import run
+from inputmeta.conformance.mutants.runs import lacks_a_device, opened, put_to_check, run
 from inputmeta.conformance.subjects import SubjectError, load_subject
 
+LIVE = ("ALIAS", "FORM", "HISTORY", "OUT_OF_BOUNDS", "REFUSAL", "STALE", "UNWRITTEN", *BUG_CLASSES)
+"""Kinds of mutants that leave the process whole."""
 NAMED_BY_THE_ISSUE = (
     "segfault-at-one-length",
     "hangs-at-one-ratio",
@@ -29,96 +35,172 @@ NAMED_BY_THE_ISSUE = (
     "leaves-the-last-row",
     "writes-one-past-the-end",
 )
+FUZZED = (
+    "prefix-counted-twice",
+    "wraps-before-it-checks",
+    "wrong-after-a-refusal",
+    "aborts-at-a-placeholder",
+    "frame-of-nonsense",
+    "wrong-by-luck",
+    "sleeps-once",
+    "wrong-in-every-second-process",
+)
+"""What a campaign adds to single cases: generated batches, spent time, replays. The command runs all mutants so."""
 
 
-@pytest.mark.parametrize("member", MEMBERS.values(), ids=MEMBERS.keys())
-def test_it_gets_its_verdict(member: Specimen) -> None:
-    if member.gpu and driver() is None:
+@cache
+def corpus() -> tuple[Case, ...]:
+    return tuple(sorted((case for _, case in load_corpus(bundled_corpus())), key=case_size))
+
+
+def cases_for(mutant: Mutant) -> list[Case]:
+    """The corpus in the order in which a mutant shows soonest: one plain case, then its formula's, then placeholders'.
+
+    One that passes sees some cases of each.
+    """
+    mine = [case for case in corpus() if case.path in mutant.paths]
+    padded = [case for case in mine if any(s.is_placeholder for step in case.steps for s in step)]
+    plain = next(case for case in mine if case not in padded)
+    if mutant.declared == Verdict.PASS:
+        return [plain, *padded[:5], *mine[:5]]
+    tagged = [case for case in mine if mutant.formula in case.tags]
+    return [plain, *tagged, *padded, *mine]
+
+
+def signatures(session: Session, cases: list[Case]) -> tuple[set[str], int]:
+    """Signatures on the first case that fails, and how many passed before it."""
+    for passed, case in enumerate(cases):
+        found = {finding.signature for finding in session.run(case).findings}
+        if found:
+            return found, passed
+    return set(), len(cases)
+
+
+def in_this_process(mutant: Mutant) -> Mutant:
+    """The mutant, in this process if that survives it."""
+    lives = mutant.kind in LIVE or mutant.declared.startswith("CRASH:raised")
+    return dataclasses.replace(mutant, in_process=lives)
+
+
+SHOWN = {name: in_this_process(mutant) for name, mutant in MUTANTS.items() if mutant.label != "flaky"}
+
+
+@pytest.mark.parametrize("mutant", SHOWN.values(), ids=SHOWN.keys())
+def test_the_corpus_shows_it_by_the_declared_verdict(mutant: Mutant) -> None:
+    if lacks_a_device(mutant):
         pytest.skip("no CUDA device")
-    result = run(member, shrink_seconds=0, examine=member.label == "flaky")
+    cases = cases_for(mutant)
+    with opened(mutant) as session:
+        found, passed = signatures(session, cases)
+    if mutant.declared == Verdict.PASS:
+        assert found == set()
+        return
+    assert found, "no case shows it"
+    assert [signature for signature in found if not mutant.fits(signature)] == []
+    if mutant.make is None:  # a program may be wrong for another reason: it is right until it spoils an answer
+        assert passed > 0
+    if mutant.in_process and mutant.label == "deterministic":  # alone, by another subject of that name
+        with opened(mutant) as session:
+            assert signatures(session, [cases[passed]]) == (found, 0)
+
+
+@pytest.mark.parametrize("name", FUZZED)
+def test_fuzzing_shows_it_by_the_declared_verdict(name: str) -> None:
+    mutant = MUTANTS[name]
+    result = run(mutant, shrink_seconds=0, examine=mutant.label == "flaky")
     assert result.right, result
-    assert (result.got == Verdict.PASS) == (member.kind == "NOISE")
 
 
-SHRUNK = {
-    "leaves-the-last-row": (1, 1),
-    "grows-at-a-repeat": (1, 1),
-    "segfault-at-one-length": (1, 3),
-}
-"""At most so many steps and sequences in the minimal case. Through crashes shrinking takes longer than a test may."""
+SHRUNK = {"leaves-the-last-row": (1, 1), "grows-at-a-repeat": (1, 1)}
+"""At most so many steps and sequences in the minimal case."""
 
 
 @pytest.mark.parametrize(("name", "size"), SHRUNK.items(), ids=SHRUNK.keys())
 def test_its_case_is_small(name: str, size: tuple[int, int]) -> None:
-    result = run(MEMBERS[name], shrink_seconds=8)
+    result = run(dataclasses.replace(MUTANTS[name], in_process=True), shrink_seconds=8)
     assert result.right, result
     assert (result.steps, result.sequences) <= size
     assert result.size < 700
 
 
-def test_what_needs_earlier_cases_is_saved_with_them() -> None:
-    result = run(MEMBERS["every-7th-call"], shrink_seconds=2)
-    assert result.right, result
-    assert result.label == "only after earlier cases"
-    assert result.steps > 1
+@pytest.mark.parametrize("name", ["prefix-counted-twice", "memo-by-shape"])
+def test_a_run_is_the_same_every_time(name: str) -> None:
+    mutant = dataclasses.replace(MUTANTS[name], in_process=True)
+    once, again = (run(mutant, shrink_seconds=0, examine=False) for _ in range(2))
+    assert once == msgspec.structs.replace(again, seconds=once.seconds)
 
 
-def test_a_run_is_the_same_every_time() -> None:
-    for name in ("prefix-counted-twice", "memo-by-shape", "segfault-at-one-length"):
-        once, again = (run(MEMBERS[name], shrink_seconds=0, examine=False) for _ in range(2))
-        assert once == msgspec.structs.replace(again, seconds=once.seconds)
+@pytest.mark.parametrize("declared", ["MISMATCH:F-POS:position_ids", "UNWRITTEN:F-POS:positions", "PASS"])
+def test_a_verdict_that_is_not_the_declared_one_is_wrong(declared: str) -> None:
+    mutant = dataclasses.replace(MUTANTS["returns-int64"], in_process=True)
+    assert run(mutant, shrink_seconds=0).right
+    assert not run(dataclasses.replace(mutant, declared=declared), shrink_seconds=0, examine=False).right
+    assert not run(dataclasses.replace(mutant, label="flaky"), shrink_seconds=0).right
 
 
-def test_a_verdict_that_is_not_the_declared_one_is_wrong() -> None:
-    member = MEMBERS["returns-int64"]
-    for declared in ("MISMATCH:F-POS:position_ids", "UNWRITTEN:F-POS:positions", "PASS"):
-        other = changed(member, declared=declared)
-        assert not run(other, shrink_seconds=0, examine=False).right
-    labelled = changed(member, label="flaky")
-    assert not run(labelled, shrink_seconds=0).right
+def test_a_mutant_that_does_nothing_wrong_is_noticed() -> None:
+    quiet = MUTANTS["prints-to-stdout"]
+    tame = dataclasses.replace(quiet, declared="MISMATCH", paths=("decode",))
+    result = run(tame, seconds=0.5, shrink_seconds=0, examine=False)
+    assert not result.right
+    assert [msgspec.structs.replace(result, check=check).missed for check in (None, True, False)] == [
+        False,
+        False,
+        True,
+    ]
 
 
-def changed(member: Specimen, **changes: str) -> Specimen:
-    return Specimen(**{**vars(member), **changes})
+def test_check_catches_a_changed_line_by_the_corpus_and_says_by_how_many_cases() -> None:
+    mutant = MUTANTS["P-RATIO.ring-unchecked"]
+    result = run(mutant, shrink_seconds=0, examine=False)
+    put_to_check(mutant, result)
+    assert (result.check, result.missed) == (True, False)
+    assert result.corpus_cases is not None
+    assert 0 < result.corpus_cases < len(corpus()) // 10
 
 
-def test_a_member_that_does_nothing_wrong_is_noticed() -> None:
-    tame = Specimen("prints-to-stdout", "NOISE", "MISMATCH", "", MEMBERS["prints-to-stdout"].make, paths=("decode",))
-    assert not run(tame, shrink_seconds=0, examine=False, rounds=1).right
-
-
-def test_the_zoo_holds_what_it_should() -> None:
-    kinds = {member.kind for member in MEMBERS.values()}
-    assert len(MEMBERS) >= 40
+def test_the_mutants_are_what_they_should_be() -> None:
+    kinds = {mutant.kind for mutant in MUTANTS.values()}
+    assert len(MUTANTS) >= 140
     assert set(BUG_CLASSES) <= kinds
     assert {"CRASH", "HANG", "MEMORY", "WIRE", "DEVICE_ERROR", "FLAKY", "REFUSAL"} <= kinds
-    assert set(NAMED_BY_THE_ISSUE) <= MEMBERS.keys()
-    assert all(member.stands_for and member.declared for member in MEMBERS.values())
-    assert {member.declared.partition(":")[0] for member in MEMBERS.values()} >= {
+    assert set(NAMED_BY_THE_ISSUE) <= MUTANTS.keys()
+    assert all(mutant.stands_for and mutant.declared for mutant in MUTANTS.values())
+    assert {mutant.declared.partition(":")[0] for mutant in MUTANTS.values()} >= {
         *(verdict for verdict in Verdict if verdict not in (Verdict.UNSUPPORTED, Verdict.KNOWN))
     }
+    assert MUTANTS.keys() - SHOWN.keys() <= set(FUZZED)
 
 
 def test_it_is_a_subject_by_name() -> None:
-    assert isinstance(load_subject("zoo:returns-int64"), Wrong)
-    with pytest.raises(SubjectError, match="zoo nobody: none of drafts-counted-twice"):
-        load_subject("zoo:nobody")
+    assert isinstance(load_subject("mutant:returns-int64"), Wrong)
+    assert load_subject("mutant:F-POS.one-late").name == "mutant:F-POS.one-late"
+    with pytest.raises(SubjectError, match=r"mutant nobody: none of F-BLOCKS\.floor, .*, zos-threshold-of-its-own$"):
+        load_subject("mutant:nobody")
     with pytest.raises(
         SubjectError, match=r"a program, --subject-command 'python -m inputmeta\.conformance\.mutants\.programs answers"
     ):
-        load_subject("zoo:answers-twice")
+        load_subject("mutant:answers-twice")
 
 
-@pytest.mark.parametrize("where", [[], ["--in-process"]], ids=["worker", "in process"])
-def test_nothing_that_a_subject_says_reaches_the_terminal(tmp_path: Path, where: list[str]) -> None:
-    options = ["--path", "decode", "--seed", "1", "--seconds", "20", "--save-dir", str(tmp_path / "saved"), *where]
+def command_of_the_suite(*arguments: str) -> subprocess.CompletedProcess[str]:
     code = "from inputmeta.conformance.commands.main import main; main()"
-    command = [sys.executable, "-c", code, "fuzz", "--subject", "zoo:raises-in-escapes", *options]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == exits.DIFFERS, done.stderr
-    assert "raised ValueError: ?]0;owned??[2J?gnp" in done.stdout
-    saved = "".join(path.read_text(encoding="utf-8") for path in (tmp_path / "saved").iterdir())
-    assert all(line.isprintable() for text in (done.stdout, done.stderr, saved) for line in text.split("\n"))
+    command = [sys.executable, "-c", code, *arguments, "--subject", "mutant:raises-in-escapes"]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_nothing_that_a_subject_says_reaches_the_terminal_or_a_file(tmp_path: Path) -> None:
+    options = ("--path", "decode", "--seed", "1", "--seconds", "20", "--save-dir", str(tmp_path), "--in-process")
+    fuzzed = command_of_the_suite("fuzz", *options)
+    files = sorted(tmp_path.glob("*.json"))
+    assert files != []
+    replayed = command_of_the_suite("replay", str(files[0]))
+    texts = [path.read_text(encoding="utf-8") for path in files]
+    for done in (fuzzed, replayed):
+        assert done.returncode == exits.DIFFERS, done.stderr
+        assert "raised ValueError: ?]0;owned??[2J?gnp" in done.stdout
+        texts += [done.stdout, done.stderr]
+    assert all(line.isprintable() for text in texts for line in text.split("\n"))
 
 
 def test_its_workers_start_without_the_large_packages() -> None:

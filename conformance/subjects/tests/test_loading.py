@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
 import sys
 
 import pytest
@@ -78,10 +79,11 @@ def test_whatever_gives_a_subject_is_one(module, attribute, name):
         ("door_b:missing", "module door_b has no attribute missing"),
         ("door_b:broken", "KeyError: 'no device'"),
         ("door_c:x", "ModuleNotFoundError: No module named 'door_c'"),
-        ("unheard-of", "none of engine, engine-cuda, oracle, fault:ID, zoo:NAME, package.module:name"),
+        ("unheard-of", "none of engine, engine-cuda, oracle, mutant:NAME, package.module:name"),
         (":x", "none of engine"),
         ("x:", "none of engine"),
-        ("fault:none", "none"),
+        ("mutant:none", "mutant none: none of F-BLOCKS.floor, "),
+        ("mutant:answers-twice", "a program"),
     ],
 )
 def test_what_is_no_subject_is_one_clear_line(module, name, text):
@@ -108,6 +110,16 @@ def test_claims_of_a_wrong_type_are_refused(claims, text):
     assert claims_problem(subject) is None
     subject.capabilities = dataclasses.replace(subject.capabilities, **claims)
     assert claims_problem(subject) == text
+
+
+def test_nothing_of_the_mutants_is_imported_before_one_is_asked_for():
+    code = (
+        "import sys; from inputmeta.conformance.subjects import load_subject; load_subject('oracle')\n"
+        "mutants = 'inputmeta.conformance.mutants'\n"
+        "print(mutants in sys.modules); load_subject('mutant:raises'); print(mutants in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "True"]
 
 
 def test_claims_must_be_capabilities():
