@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from .batch import expected_fields
-from .declaration import EXPANSIONS, Field, Layout, flat_key
+from .declaration import EXPANSIONS, Cell, Field, Layout, flat_key
 from .errors import (
     Int32Error,
     LengthError,
@@ -31,6 +31,7 @@ __all__ = [
     "FORMULAS",
     "PATHS",
     "PRECONDITIONS",
+    "Cell",
     "ExpectedField",
     "Field",
     "GatherInputs",

@@ -14,7 +14,7 @@ from .mirror import mirror_length, mirror_selection
 from .rows import Chunk, Query, Selection, chunks_of, query_selection, total_queries
 from .sheet import Sheet
 from .sliding_window import ring_store_slot, window_load_plan
-from .units import NO_SEQUENCE, NO_SLOT, CompressedToken, Rank, Ratio, Token, ceiling_division
+from .units import CompressedToken, Rank, Ratio, Token, ceiling_division
 from .zos import gathered_input_id
 
 
@@ -141,14 +141,14 @@ def add_common(sheet: Sheet, batch: Batch) -> None:
         place = (chunk.seqlen_q, query.offset, query.position)
         return ring_store_slot(sequence.state_id, ring, *place, is_placeholder=sequence.is_placeholder)
 
-    sheet.column("positions", batch.mirrored, lambda query: query.position, 0)
+    sheet.column("positions", batch.mirrored, lambda query: query.position)
     add_input_ids(sheet, batch)
-    sheet.column("gate_force_random", batch.queries, lambda _: force, neutral=False)
-    sheet.column("valid_token_mask", batch.mirrored, valid, neutral=False)
-    sheet.column("query_indices", batch.mirrored, index, NO_SEQUENCE)
+    sheet.column("gate_force_random", batch.queries, lambda _: force)
+    sheet.column("valid_token_mask", batch.mirrored, valid)
+    sheet.column("query_indices", batch.mirrored, index)
     if config.max_ngram_size > 0:
         add_ngrams(sheet, batch)
-    sheet.column("slot_mapping_store_swa", batch.queries, store, NO_SLOT)
+    sheet.column("slot_mapping_store_swa", batch.queries, store)
 
 
 def add_input_ids(sheet: Sheet, batch: Batch) -> None:
@@ -169,7 +169,7 @@ def add_input_ids(sheet: Sheet, batch: Batch) -> None:
         return gathered_input_id(fresh, gather.prev_sampled, gather.prev_predict, remap, query.offset)
 
     formula = prompt_id if batch.path == "prompt" else decode_id if gather is None else gathered_id
-    sheet.column("input_ids", batch.queries, formula, 0)
+    sheet.column("input_ids", batch.queries, formula)
 
 
 def add_ngrams(sheet: Sheet, batch: Batch) -> None:
@@ -179,7 +179,7 @@ def add_ngrams(sheet: Sheet, batch: Batch) -> None:
     def look_back(query: Query) -> Sequence[int]:
         return common.ngram_row(config, query.chunk.sequence, query.position)
 
-    sheet.matrix("ngram_token_ids", batch.mirrored, look_back, [config.pad_token] * config.max_ngram_size)
+    sheet.matrix("ngram_token_ids", batch.mirrored, look_back)
 
 
 def add_dense_lengths(sheet: Sheet, batch: Batch) -> None:
@@ -187,7 +187,9 @@ def add_dense_lengths(sheet: Sheet, batch: Batch) -> None:
     if "kv_ca_index" not in batch.expand:
         return
     for ratio in batch.config.dense:
-        lengths = [
-            0 if query is None else visible_compressed(query.position, ratio) for query in batch.mirrored.queries
-        ]
-        sheet.put("kv_ca_index_len", lengths, rows=batch.mirrored.rows, bucket=ratio)
+        add_dense_length(sheet, batch, ratio)
+
+
+def add_dense_length(sheet: Sheet, batch: Batch, ratio: Ratio) -> None:
+    """F-CAOFF ``kv_ca_index_len`` of one ratio."""
+    sheet.column("kv_ca_index_len", batch.mirrored, lambda query: visible_compressed(query.position, ratio), ratio)

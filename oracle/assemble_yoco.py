@@ -11,7 +11,7 @@ from .key_ranges import key_bases
 from .rows import Chunk, Query, Selection, chosen_offsets, query_at
 from .sheet import Sheet
 from .sliding_window import Pivots
-from .units import NO_SEQUENCE, NO_SLOT, CompressedToken, KeyRow, Rank, Ratio, Token
+from .units import CompressedToken, KeyRow, Rank, Ratio, Token
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,7 @@ def add_truncation(sheet: Sheet, batch: Batch) -> None:
     """F-VIS in mask mode; F-COMPACT, and with CP F-CONTRIB, in compact mode; nothing when off (I-16)."""
     config = batch.config
     if config.yoco_mode == "mask":
-        sheet.matrix(
-            "yoco_mask_swa_index_pivots", batch.queries, lambda query: masked_pivots(batch, query), (0, 0, 0, 0)
-        )
+        sheet.matrix("yoco_mask_swa_index_pivots", batch.queries, lambda query: masked_pivots(batch, query))
     if config.yoco_mode == "compact":
         compact = compact_layout(batch)
         sheet.sizes["consumer_total_q"] = compact.queries.total
@@ -107,14 +105,13 @@ def add_compact(sheet: Sheet, batch: Batch, compact: Compact) -> None:
 
     sheet.put("yoco_consumer_total_q", [compact.first_rows[-1]])
     sheet.put("yoco_consumer_cu_seqlens_q", compact.first_rows)
-    sheet.column("yoco_consumer_query_indices", compact.queries, lambda query: query.row, NO_SEQUENCE)
-    sheet.column("yoco_consumer_positions", compact.queries, lambda query: query.position, 0)
-    sheet.column("yoco_consumer_slot_mapping_store_swa", compact.queries, store, NO_SLOT)
+    sheet.column("yoco_consumer_query_indices", compact.queries, lambda query: query.row)
+    sheet.column("yoco_consumer_positions", compact.queries, lambda query: query.position)
+    sheet.column("yoco_consumer_slot_mapping_store_swa", compact.queries, store)
     sheet.matrix(
         "yoco_consumer_swa_index_pivots",
         compact.queries,
         lambda query: compacted_pivots(batch, compact, query),
-        (0, 0, 0, 0),
     )
 
 
@@ -137,28 +134,28 @@ def compacted_pivots(batch: Batch, compact: Compact, query: Query) -> Pivots:
 def add_compact_keys(sheet: Sheet, batch: Batch, compact: Compact) -> None:
     """F-COMPACT: ks, ke and dense offsets of the kept rows; bases step over all sequences, as in the full layout."""
     seqlens_k = [chunk.seqlen_k for chunk in batch.chunks]
-    selection = compact.queries
     for ratio in batch.config.sparse:
-        bases = key_bases(seqlens_k, ratio)
-        ranges = [
-            (0, 0)
-            if query is None
-            else key_ranges.sparse_range(KeyRow(bases[query.chunk.index]), query.position, ratio)
-            for query in selection.queries
-        ]
-        sheet.put("yoco_consumer_ks", [begin for begin, _ in ranges], rows=selection.rows, bucket=ratio)
-        sheet.put("yoco_consumer_ke", [end for _, end in ranges], rows=selection.rows, bucket=ratio)
+        add_compact_ranges(sheet, compact, ratio, key_bases(seqlens_k, ratio))
     for ratio in batch.config.dense:
         add_compact_dense(sheet, compact, ratio, key_bases(seqlens_k, ratio))
 
 
-def add_compact_dense(sheet: Sheet, compact: Compact, ratio: Ratio, bases: Sequence[int]) -> None:
+def add_compact_ranges(sheet: Sheet, compact: Compact, ratio: Ratio, bases: Sequence[KeyRow]) -> None:
+    """F-COMPACT, ks and ke of one ratio."""
+
+    def key_range(query: Query) -> tuple[KeyRow, KeyRow]:
+        return key_ranges.sparse_range(bases[query.chunk.index], query.position, ratio)
+
+    sheet.columns(("yoco_consumer_ks", "yoco_consumer_ke"), compact.queries, key_range, ratio)
+
+
+def add_compact_dense(sheet: Sheet, compact: Compact, ratio: Ratio, bases: Sequence[KeyRow]) -> None:
     """F-COMPACT, the dense offsets of one ratio."""
 
     def offset_length(query: Query) -> tuple[KeyRow, CompressedToken]:
-        return key_ranges.prompt_dense_offset(KeyRow(bases[query.chunk.index]), query.position, ratio)
+        return key_ranges.prompt_dense_offset(bases[query.chunk.index], query.position, ratio)
 
-    sheet.matrix("yoco_consumer_kv_ca_index_offset_len", compact.queries, offset_length, (0, 0), ratio)
+    sheet.matrix("yoco_consumer_kv_ca_index_offset_len", compact.queries, offset_length, ratio)
 
 
 def add_compact_mirror(sheet: Sheet, batch: Batch, compact: Compact) -> None:
@@ -169,36 +166,36 @@ def add_compact_mirror(sheet: Sheet, batch: Batch, compact: Compact) -> None:
     begins = mirror.mirror_begins(compact.lengths, config.cp_size)
     sheet.sizes["consumer_mirror_len"] = mirrored.total
 
-    def kept_offset(query: Query) -> Token:
-        return Token(query.offset - compact.clips[query.chunk.index])
-
     def kept_row(query: Query) -> int:
-        return compact.first_rows[query.chunk.index] + kept_offset(query)
+        return compact.first_rows[query.chunk.index] + kept_offset(compact, query)
 
     def reverse(query: Query) -> int:
         index = query.chunk.index
         kept_length = compact.lengths[index]
-        return mirror.reverse_index(kept_length, kept_offset(query), begins[index], length, config.cp_size)
+        return mirror.reverse_index(kept_length, kept_offset(compact, query), begins[index], length, config.cp_size)
 
     sheet.put("yoco_consumer_cp_mirror_len", [length])
-    sheet.column("yoco_consumer_mirror_cp_index", mirrored, kept_row, -1)
-    sheet.column("yoco_consumer_mirror_cp_reverse_index", compact.queries, reverse, -1)
+    sheet.column("yoco_consumer_mirror_cp_index", mirrored, kept_row)
+    sheet.column("yoco_consumer_mirror_cp_reverse_index", compact.queries, reverse)
     for ratio in config.sparse:
-        bases = key_bases([chunk.seqlen_k for chunk in batch.chunks], ratio)
-        ranges = [
-            (0, 0)
-            if query is None
-            else mirror.mirrored_key_range(
-                KeyRow(bases[query.chunk.index]),
-                compact.lengths[query.chunk.index],
-                query.chunk.seqlen_k,
-                kept_offset(query),
-                ratio,
-            )
-            for query in mirrored.queries
-        ]
-        sheet.put("yoco_consumer_mirror_ks", [begin for begin, _ in ranges], rows=mirrored.rows, bucket=ratio)
-        sheet.put("yoco_consumer_mirror_ke", [end for _, end in ranges], rows=mirrored.rows, bucket=ratio)
+        add_mirrored_ranges(sheet, batch, compact, mirrored, ratio)
+
+
+def kept_offset(compact: Compact, query: Query) -> Token:
+    """The place of a kept row among the kept rows of its chunk."""
+    return Token(query.offset - compact.clips[query.chunk.index])
+
+
+def add_mirrored_ranges(sheet: Sheet, batch: Batch, compact: Compact, mirrored: Selection, ratio: Ratio) -> None:
+    """F-MIRRORKS over the kept rows, ks and ke of one ratio."""
+    bases = key_bases([chunk.seqlen_k for chunk in batch.chunks], ratio)
+
+    def key_range(query: Query) -> tuple[KeyRow, KeyRow]:
+        index = query.chunk.index
+        offset = kept_offset(compact, query)
+        return mirror.mirrored_key_range(bases[index], compact.lengths[index], query.chunk.seqlen_k, offset, ratio)
+
+    sheet.columns(("yoco_consumer_mirror_ks", "yoco_consumer_mirror_ke"), mirrored, key_range, ratio)
 
 
 def add_contribution(sheet: Sheet, batch: Batch, compact: Compact) -> None:
@@ -228,4 +225,4 @@ def add_contribution(sheet: Sheet, batch: Batch, compact: Compact) -> None:
         place = truncation.place_in_contribution(chunk.seqlen_q, clip, query.offset, config.cp_size)
         return truncation.boundary_row(owner, before[chunk.index].get(owner, 0), place, pad_len)
 
-    sheet.column("yoco_cp_boundary_index", mirrored, boundary, -1)
+    sheet.column("yoco_cp_boundary_index", mirrored, boundary)

@@ -22,13 +22,13 @@ def key_rows(seqlen_k: Token, ratio: Ratio) -> CompressedToken:
     return CompressedToken(max(1, full_tokens))
 
 
-def key_bases(seqlens_k: Iterable[Token], ratio: Ratio) -> list[int]:
+def key_bases(seqlens_k: Iterable[Token], ratio: Ratio) -> list[KeyRow]:
     """F-KS ``base_i``: F-KSTEP summed over the sequences before i; the last of n + 1 is ``total_k_compressed``.
 
     >>> key_bases([Token(9), Token(3), Token(4)], Ratio(4))
     [0, 2, 3, 4]
     """
-    return prefix_sums(key_rows(seqlen_k, ratio) for seqlen_k in seqlens_k)
+    return [KeyRow(base) for base in prefix_sums(key_rows(seqlen_k, ratio) for seqlen_k in seqlens_k)]
 
 
 def visible_compressed(pos: Token, ratio: Ratio) -> CompressedToken:
