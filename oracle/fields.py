@@ -131,7 +131,7 @@ DECLARATIONS = (
           ("F-POS",), "tokens", "positions before the mirror"),
     Field("gate_force_random_cp",     CP,     "bool",  "mirror",      SINGLE,    None,     False,
           ("F-GATE",), "flag", "gate_force_random of mirrored rows"),
-    # Chapter 8: prefill truncation (I-16)
+    # Chapter 8: prefill truncation (I-16, I-31)
     Field("yoco_mask_swa_index_pivots",            MASK,       "int32", "query",           PIVOTS, None,     0,
           ("F-VIS", "F-PIVOT", "F-RECT"), "key row, tokens, key row, tokens",
           "visible keys of the truncated rows, all rows kept"),

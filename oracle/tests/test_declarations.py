@@ -15,7 +15,10 @@ from inputmeta.oracle.views import CONSUMER_MIRROR_VIEW, CONSUMER_VIEW, MASK_VIE
 
 from .batches import config, configs, prompt, sequences_of
 
-SOURCES = Path(__file__).parents[1]
+SOURCES = Path(__file__).resolve().parents[1]
+REPOSITORY = SOURCES.parent
+CODE = ("oracle", "conformance", "corpus/tests", "csrc")
+SUFFIXES = {".py", ".h", ".cpp", ".cu", ".cuh"}
 SPECIFICATION = (SOURCES / "SPEC.md").read_text(encoding="utf-8")
 
 
@@ -56,12 +59,10 @@ ALIGNED = {"query", "mirror", "consumer", "consumer_mirror", "contribution"}
 
 
 @pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize(
-    "changes", [{"yoco_mode": "mask"}, {"yoco_mode": "compact"}, {"yoco_mode": "compact", "cp_size": 2}]
-)
-def test_a_batch_without_queries_has_the_declared_neutral_row(path, changes):
-    """I-3, I-14: what is declared is what I-3 says, and what a batch without queries gives (P-LEN has none in decode)."""
-    batch_config = config(max_ngram_size=2, pad_token=-7, **changes)
+@pytest.mark.parametrize(("mode", "cp_size"), [("mask", 1), ("compact", 1), ("compact", 2)])
+def test_a_batch_without_queries_has_the_declared_neutral_row(path, mode, cp_size):
+    """I-3, I-14: declared is what I-3 says, and what a batch without queries gives (in decode P-LEN refuses it)."""
+    batch_config = config(max_ngram_size=2, pad_token=-7, yoco_mode=mode, cp_size=cp_size)
     for field in build(path, batch_config, [prompt(3, 0)] if path == "prompt" else []).values():
         aligned = field.field.layout(path, batch_config).rows in ALIGNED
         if not aligned:
@@ -92,10 +93,27 @@ def test_names_are_those_of_the_specification():
     in_text = set(re.findall(r"\b[FP]-[A-Z0-9]+\b", SPECIFICATION))
     assert known == in_text
     decisions = set(re.findall(r"\bI-\d+\b", SPECIFICATION))
-    for source in SOURCES.rglob("*.py"):
+    sources = [path for folder in CODE for path in (REPOSITORY / folder).rglob("*") if path.suffix in SUFFIXES]
+    assert SOURCES / "fields.py" in sources
+    for source in sources:
+        if source.is_relative_to(REPOSITORY / "conformance") and "tests" in source.parts:
+            continue  # these make up names that must be refused
         text = source.read_text(encoding="utf-8")
-        assert set(re.findall(r"\b[FP]-[A-Z0-9]+\b", text)) <= known, source.name
-        assert set(re.findall(r"\bI-\d+\b", text)) <= decisions, source.name
+        assert set(re.findall(r"\b[FP]-[A-Z][A-Z0-9]+\b", text)) <= known, source
+        assert set(re.findall(r"\bI-\d+\b", text)) <= decisions, source
+
+
+def test_a_decision_has_one_number_and_a_line_in_the_index():
+    """Each number is decided in one place ("I-n The ..."), and the index lists all of them, in order, by chapter."""
+    index, text = SPECIFICATION.split("## Decisions", 1)[1].split("## 1. ", 1)
+    listed = re.findall(r"^\| (I-\d+) \| .+ \| (\d+) \|$", index, re.MULTILINE)
+    assert [number for number, _ in listed] == [f"I-{n + 1}" for n in range(len(listed))]
+    decided: dict[str, list[str]] = {}
+    for chapter in ("1. " + text).split("\n## "):
+        # Where a decision is only referred to, its number ends a clause or stands in brackets.
+        for number in re.findall(r"\b(I-\d+) [A-Za-z`Σ*\"]", re.sub(r"\bI-\d+ (says|does|asks)\b", "", chapter)):
+            decided.setdefault(number, []).append(chapter.partition(".")[0])
+    assert decided == {number: [chapter] for number, chapter in listed}
 
 
 def test_every_field_is_named_in_the_specification():
