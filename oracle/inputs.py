@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal, Protocol
 
 from .units import CompressedToken, Ratio, Token, ceiling_division
@@ -71,6 +71,19 @@ class SequenceMetadata:
     compressed_tokens: Sequence[int] = ()
     recent_tokens: Sequence[int] = ()
     data_len: int = 0
+
+
+def array_names(kind: type[MetadataConfig] | type[SequenceMetadata]) -> tuple[str, ...]:
+    """The members that hold arrays of integers, in the order in which they are declared.
+
+    >>> array_names(MetadataConfig)
+    ('dense_ratios', 'sparse_ratios', 'lookup_table')
+    """
+    return tuple(member.name for member in fields(kind) if str(member.type).startswith("Sequence["))
+
+
+CONFIG_ARRAYS = array_names(MetadataConfig)
+SEQUENCE_ARRAYS = array_names(SequenceMetadata)
 
 
 class GatherInputs(Protocol):

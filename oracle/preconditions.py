@@ -10,11 +10,9 @@ from collections.abc import Iterator, Sequence
 
 from .blocks import block_count, table_width
 from .errors import Int32Error, LengthError, NgramError, OutError, PreconditionError, RatioError, StateError, TableError
-from .inputs import MetadataConfig, Path, SequenceMetadata
+from .inputs import SEQUENCE_ARRAYS, MetadataConfig, Path, SequenceMetadata
 from .limits import limit_violations
 from .units import INT32_MAX, Token
-
-SEQUENCE_ARRAYS = ("block_table", "token_ids", "draft_tokens", "compressed_tokens", "recent_tokens")
 
 
 def ratio_violations(config: MetadataConfig) -> Iterator[PreconditionError]:
