@@ -14,7 +14,7 @@ from .mirror import mirror_length, mirror_selection
 from .rows import Chunk, Query, Selection, chunks_of, query_selection, total_queries
 from .sheet import Sheet
 from .sliding_window import ring_store_slot, window_load_plan
-from .units import CompressedToken, Rank, Ratio, Token, ceiling_division
+from .units import Block, CompressedToken, Ratio, Token, ceiling_division
 from .zos import gathered_input_id
 
 
@@ -31,7 +31,7 @@ class Batch:
     rows: Sequence[int] | None
     queries: Selection
     mirrored: Selection
-    max_num_blocks: int
+    max_num_blocks: Block
     gather: GatherInputs | None
     expand: frozenset[str]
 
@@ -42,7 +42,7 @@ class Batch:
 
     def per_block(self, ratio: Ratio) -> CompressedToken:
         """Compressed tokens of a ratio in one block."""
-        return compressed_per_block(Token(self.config.block_size), ratio)
+        return compressed_per_block(self.config.block, ratio)
 
 
 def batch_of(
@@ -60,8 +60,8 @@ def batch_of(
     queries = query_selection(chunks, rows)
     mirrored = queries
     if path == "prompt" and config.cp_size > 1:
-        mirrored = mirror_selection(chunks, [Token(0)] * len(chunks), Rank(config.cp_rank), config.cp_size, rows)
-    counts = [block_count(chunk.seqlen_k, Token(config.block_size), config.ca_ratios[0]) for chunk in chunks]
+        mirrored = mirror_selection(chunks, [Token(0)] * len(chunks), config.rank, config.cp_size, rows)
+    counts = [block_count(chunk.seqlen_k, config.block, config.ca_ratios[0]) for chunk in chunks]
     width = table_width(counts, max_num_blocks)
     return Batch(path, config, chunks, rows, queries, mirrored, width, gather, expand)
 
@@ -81,7 +81,7 @@ def sheet_of(batch: Batch) -> Sheet:
         "max_num_blocks": batch.max_num_blocks,
     }
     for ratio in config.dense:
-        sizes[f"ca_width.{ratio}"] = dense_width(Token(config.max_model_len), ratio)
+        sizes[f"ca_width.{ratio}"] = dense_width(config.longest, ratio)
     if batch.path == "prompt":
         sizes |= prompt_sizes(batch)
     return Sheet(batch.path, config, sizes)
@@ -92,8 +92,8 @@ def prompt_sizes(batch: Batch) -> dict[str, int]:
     config = batch.config
     chunks = batch.chunks
     lengths = [chunk.seqlen_q for chunk in chunks]
-    window = Token(config.window_size)
-    ring = Token(config.swa_block_size)
+    window = config.window
+    ring = config.ring
     plans = (
         window_load_plan(
             chunk.index,
@@ -101,7 +101,7 @@ def prompt_sizes(batch: Batch) -> dict[str, int]:
             q_start=chunk.q_start,
             window_size=window,
             swa_block_size=ring,
-            swa_valid_start=Token(chunk.sequence.swa_valid_start),
+            swa_valid_start=chunk.valid_start,
         )
         for chunk in chunks
     )
@@ -127,7 +127,7 @@ def add_common(sheet: Sheet, batch: Batch) -> None:
     """Chapter 2 and F-RING: the query-aligned fields of every path."""
     config = batch.config
     force = config.force_load_balance
-    ring = Token(config.swa_block_size)
+    ring = config.ring
 
     def valid(query: Query) -> bool:
         return common.is_valid_token(query.chunk.sequence.is_placeholder)

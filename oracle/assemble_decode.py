@@ -8,7 +8,7 @@ from .assemble import Batch
 from .blocks import block_count, block_table_row
 from .rows import Query
 from .sheet import Sheet
-from .units import Block, CompressedToken, KeyRow, Ratio, Slot, Token
+from .units import CompressedToken, KeyRow, Ratio, Slot, Token
 
 
 def add_boundaries(sheet: Sheet, batch: Batch) -> None:
@@ -38,11 +38,11 @@ def add_compressed(sheet: Sheet, batch: Batch, ratio: Ratio) -> None:
 def add_tables(sheet: Sheet, batch: Batch) -> None:
     """F-BLOCKS and the state slots, a copy a row; F-CTXLEN."""
     config = batch.config
-    width = Block(batch.max_num_blocks)
+    width = batch.max_num_blocks
 
     def table_row(query: Query) -> list[int | None]:
         chunk = query.chunk
-        count = block_count(chunk.seqlen_k, Token(config.block_size), config.ca_ratios[0])
+        count = block_count(chunk.seqlen_k, config.block, config.ca_ratios[0])
         return block_table_row(chunk.sequence.block_table, count, width)
 
     sheet.put("max_num_blocks", [width])
@@ -53,8 +53,8 @@ def add_tables(sheet: Sheet, batch: Batch) -> None:
 
 def add_window(sheet: Sheet, batch: Batch) -> None:
     """F-SWADEC."""
-    size = Token(batch.config.window_size)
-    ring = Token(batch.config.swa_block_size)
+    size = batch.config.window
+    ring = batch.config.ring
 
     def offset_length(query: Query) -> tuple[Slot, Token]:
         return window.decode_window(query.chunk.sequence.state_id, ring, size, query.position)

@@ -119,8 +119,8 @@ def add_dense_offsets(sheet: Sheet, batch: Batch, ratio: Ratio, bases: Sequence[
 def add_window(sheet: Sheet, batch: Batch) -> None:
     """F-SWAPLAN and F-PIVOT."""
     config = batch.config
-    size = Token(config.window_size)
-    ring = Token(config.swa_block_size)
+    size = config.window
+    ring = config.ring
     cells: list[Cell] = []
     for chunk in batch.chunks:
         plan = window.window_load_plan(
@@ -129,7 +129,7 @@ def add_window(sheet: Sheet, batch: Batch) -> None:
             q_start=chunk.q_start,
             window_size=size,
             swa_block_size=ring,
-            swa_valid_start=Token(chunk.sequence.swa_valid_start),
+            swa_valid_start=chunk.valid_start,
         )
         for segment in plan:
             cells.extend(segment)
@@ -144,11 +144,11 @@ def add_window(sheet: Sheet, batch: Batch) -> None:
 
 def full_pivots(batch: Batch, query: Query) -> window.Pivots:
     """F-PIVOT of one row: sec1 = i * W, sec2 = n_seq * W + cu_seqlens_q[i], rect_lo = 0."""
-    size = Token(batch.config.window_size)
+    size = batch.config.window
     chunk = query.chunk
-    history_begin = KeyRow(chunk.index * size)
+    history_begin = window.total_window_keys(chunk.index, size)
     new_begin = KeyRow(len(batch.chunks) * size + chunk.first_row)
-    valid = Token(chunk.sequence.swa_valid_start)
+    valid = chunk.valid_start
     lowest = window.first_visible(query.position, size, Token(0), valid)
     return window.visible_runs(
         history_begin, new_begin, q_start=chunk.q_start, offset=query.offset, window_size=size, lowest_visible=lowest

@@ -10,8 +10,8 @@ from .assemble import Batch
 from .key_ranges import key_bases
 from .rows import Chunk, Query, Selection, chosen_offsets, query_at
 from .sheet import Sheet
-from .sliding_window import Pivots
-from .units import CompressedToken, KeyRow, Rank, Ratio, Token
+from .sliding_window import Pivots, total_window_keys
+from .units import CompressedToken, KeyRow, Ratio, Token
 
 
 @dataclass(frozen=True)
@@ -41,27 +41,27 @@ def add_truncation(sheet: Sheet, batch: Batch) -> None:
 
 def rect_lo_of(batch: Batch, chunk: Chunk) -> Token:
     """F-RECT, the first position of a sequence that takes part."""
-    return truncation.rect_begin(Token(chunk.sequence.data_len), Token(batch.config.yoco_prefill_keep_tokens))
+    return truncation.rect_begin(chunk.data_len, batch.config.keep)
 
 
 def clip_of(batch: Batch, chunk: Chunk) -> Token:
     """F-CLIP of one sequence."""
-    data_len = Token(chunk.sequence.data_len)
-    keep = Token(batch.config.yoco_prefill_keep_tokens)
+    data_len = chunk.data_len
+    keep = batch.config.keep
     return truncation.clipped_prefix(data_len, keep, chunk.q_start, chunk.seqlen_q)
 
 
 def masked_pivots(batch: Batch, query: Query) -> Pivots:
     """F-VIS of one row, in the full layout."""
-    size = Token(batch.config.window_size)
+    size = batch.config.window
     chunk = query.chunk
     return truncation.mask_pivots(
-        KeyRow(chunk.index * size),
+        total_window_keys(chunk.index, size),
         KeyRow(len(batch.chunks) * size + chunk.first_row),
         q_start=chunk.q_start,
         offset=query.offset,
         window_size=size,
-        swa_valid_start=Token(chunk.sequence.swa_valid_start),
+        swa_valid_start=chunk.valid_start,
         rect_lo=rect_lo_of(batch, chunk),
     )
 
@@ -87,19 +87,19 @@ def compact_layout(batch: Batch) -> Compact:
 def add_compact(sheet: Sheet, batch: Batch, compact: Compact) -> None:
     """F-COMPACT: lengths, rows, positions, store slots and pivots of the kept rows."""
     config = batch.config
-    keep = Token(config.yoco_prefill_keep_tokens)
+    keep = config.keep
 
     def store(query: Query) -> int:
         chunk = query.chunk
         sequence = chunk.sequence
         return truncation.compact_store_slot(
             sequence.state_id,
-            Token(config.swa_block_size),
+            config.ring,
             is_placeholder=sequence.is_placeholder,
             seqlen_q=chunk.seqlen_q,
             offset=query.offset,
             pos=query.position,
-            data_len=Token(sequence.data_len),
+            data_len=chunk.data_len,
             keep_tokens=keep,
         )
 
@@ -117,15 +117,15 @@ def add_compact(sheet: Sheet, batch: Batch, compact: Compact) -> None:
 
 def compacted_pivots(batch: Batch, compact: Compact, query: Query) -> Pivots:
     """F-COMPACT, the pivots of one kept row."""
-    size = Token(batch.config.window_size)
+    size = batch.config.window
     chunk = query.chunk
     return truncation.compact_pivots(
-        KeyRow(chunk.index * size),
+        total_window_keys(chunk.index, size),
         KeyRow(len(batch.chunks) * size + compact.first_rows[chunk.index]),
         q_start=chunk.q_start,
         offset=query.offset,
         window_size=size,
-        swa_valid_start=Token(chunk.sequence.swa_valid_start),
+        swa_valid_start=chunk.valid_start,
         rect_lo=rect_lo_of(batch, chunk),
         clip_prefix=compact.clips[chunk.index],
     )
@@ -161,7 +161,7 @@ def add_compact_dense(sheet: Sheet, compact: Compact, ratio: Ratio, bases: Seque
 def add_compact_mirror(sheet: Sheet, batch: Batch, compact: Compact) -> None:
     """F-ZIGZAG, F-REVERSE and F-MIRRORKS over the kept rows, with the original key lengths."""
     config = batch.config
-    mirrored = mirror.mirror_selection(batch.chunks, compact.clips, Rank(config.cp_rank), config.cp_size, batch.rows)
+    mirrored = mirror.mirror_selection(batch.chunks, compact.clips, config.rank, config.cp_size, batch.rows)
     length = mirror.mirror_length(compact.lengths, config.cp_size)
     begins = mirror.mirror_begins(compact.lengths, config.cp_size)
     sheet.sizes["consumer_mirror_len"] = mirrored.total
@@ -201,7 +201,7 @@ def add_mirrored_ranges(sheet: Sheet, batch: Batch, compact: Compact, mirrored: 
 def add_contribution(sheet: Sheet, batch: Batch, compact: Compact) -> None:
     """F-CONTRIB: which full-mirror rows this rank sends, and where each mirrored compact row is found."""
     config = batch.config
-    rank = Rank(config.cp_rank)
+    rank = config.rank
     lengths = [chunk.seqlen_q for chunk in batch.chunks]
     begins = mirror.mirror_begins(lengths, config.cp_size)
     kept = truncation.kept_by_rank(lengths, compact.clips, config.cp_size)

@@ -112,7 +112,7 @@ def window_load_plan(
 
 
 def total_window_keys(sequences: int, window_size: Token) -> KeyRow:
-    """F-SWAPLAN ``total_k_swa = n_seq * W``, however short the histories are.
+    """F-SWAPLAN ``total_k_swa = n_seq * W``, however short the histories are; of i sequences: where history i begins.
 
     >>> total_window_keys(3, Token(4))
     12
