@@ -100,7 +100,7 @@ def common_extremes(path: Path, config: MetadataConfig, chunks: Sequence[Chunk])
 
 
 def highest_pivot(pivots: Pivots) -> int:
-    """F-LIMIT, the largest row that pivots name, their expansion included: one of the new rows, behind all history.
+    """F-LIMIT, the largest key row that pivots name, expanded or not: a new one, behind all history.
 
     >>> highest_pivot(Pivots(KeyRow(6), Token(2), KeyRow(8), Token(3)))
     10

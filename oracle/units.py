@@ -29,10 +29,10 @@ Slot = NewType("Slot", int)
 """A cell of a KV pool or of the state cache."""
 
 Row = NewType("Row", int)
-"""A row of a query-aligned layout (the full, the mirrored, the consumer or the compressed one)."""
+"""A query row, in the full, the mirrored or the compact layout."""
 
 KeyRow = NewType("KeyRow", int)
-"""A row of a contiguous key buffer that a load plan fills, or of the flattened block tables."""
+"""A key row: of a contiguous key buffer that a load plan fills, or of the flattened block tables."""
 
 SequenceIndex = NewType("SequenceIndex", int)
 """The place of a sequence in the batch."""
