@@ -21,9 +21,7 @@ from inputmeta.conformance.cases.request import store_case
 from inputmeta.conformance.check.report import locate
 from inputmeta.conformance.check.verdicts import Cell
 from inputmeta.conformance.commands.options import (
-    MEMORY_LIMIT,
     SAVE_DIR,
-    TIMEOUT,
     InProcessOption,
     JsonOption,
     MemoryOption,
@@ -36,7 +34,7 @@ from inputmeta.conformance.console import fail, plain_text, progress, say
 from inputmeta.conformance.generate import Profile
 from inputmeta.conformance.subjects import Subject
 from inputmeta.conformance.version import VERSION
-from inputmeta.conformance.workers.target import Target
+from inputmeta.conformance.workers.target import MEMORY_LIMIT, TIMEOUT, Target
 
 MAX_TITLE = 4000
 """Characters of a case's title."""
