@@ -67,6 +67,8 @@ def trace(
     seeded choice. Ends at the first step that differs, which is saved as a case. In this process by default: batches of
     such sizes take a while to travel. Ask for a worker with `--isolated` if the subject may crash.
 
+    Example: `inputmeta trace conversation.jsonl --limit 200 --rows 8`
+
     """
     try:
         options = TraceOptions(
