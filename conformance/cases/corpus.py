@@ -39,7 +39,7 @@ BUG_CLASSES = {
 
 def bundled_corpus() -> Path:
     """Folder of the corpus that is installed with the package."""
-    return Path(str(files("corpus"))) / "cases"
+    return Path(str(files("inputmeta.corpus"))) / "cases"
 
 
 def case_files(folder: Path) -> list[Path]:
