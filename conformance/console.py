@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import sys
+import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-from inputmeta.conformance.cases.files import plain_text
 from inputmeta.conformance.exits import BAD_USAGE
 
-stderr = Console(stderr=True)
+if TYPE_CHECKING:
+    import typer
+    from rich.progress import Progress
+
+NOT_TEXT = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+"""Unicode categories of what moves the cursor, hides or reorders text."""
+
+
+def plain_text(text: str) -> str:
+    """``text`` with every character that is none to be read (a control character, a direction mark) as ``?``."""
+    return "".join("?" if unicodedata.category(char) in NOT_TEXT else char for char in text)
 
 
 def readable(text: str) -> str:
@@ -34,6 +41,8 @@ def notice(text: str) -> None:
 
 def fail(text: str, code: int = BAD_USAGE) -> typer.Exit:
     """Print one line to stderr and give the exception that ends the command with ``code``."""
+    import typer  # noqa: PLC0415 - most of the package needs none of it
+
     notice(text)
     return typer.Exit(code)
 
@@ -41,6 +50,10 @@ def fail(text: str, code: int = BAD_USAGE) -> typer.Exit:
 @contextmanager
 def progress(total: float | None) -> Iterator[Progress]:
     """A progress bar with one task on stderr; nothing at all where stderr is no terminal."""
+    from rich.console import Console  # noqa: PLC0415 - as above
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+
+    stderr = Console(stderr=True)
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),

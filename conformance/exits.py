@@ -7,12 +7,16 @@ REFUSED = 3
 NOTHING_RAN = 4
 NO_SUBJECT = 125
 
-EXPLANATION = """Exit codes:
+MEANINGS = {
+    CONFORMS: "conforms",
+    DIFFERS: "differs (any verdict other than PASS, UNSUPPORTED and KNOWN); a known failure is out of date (`check`, "
+    "`replay`); an adapter breaks its contract (`subject check`); `corpus lint` or `fmt --check` found something",
+    BAD_USAGE: "bad usage, or a file that cannot be used",
+    REFUSED: "`oracle`: the case breaks a precondition",
+    NOTHING_RAN: "nothing was checked: the subject claims nothing of it",
+    NO_SUBJECT: "the subject cannot be loaded or started (`git bisect run` skips the revision)",
+}
+"""What each code says."""
 
-0 conforms;
-1 differs (any verdict other than PASS, UNSUPPORTED and KNOWN), a known failure is out of date (`check`, `replay`), an
-adapter breaks its contract (`subject check`), or corpus lint / fmt --check found something;
-2 bad usage, or a file that cannot be used;
-3 `oracle`: the case breaks a precondition;
-4 nothing was checked: the subject claims nothing of it;
-125 the subject cannot be loaded or started (`git bisect run` skips the revision)."""
+EXPLANATION = "| exit code | says |\n|---|---|\n" + "\n".join(f"| {code} | {says} |" for code, says in MEANINGS.items())
+"""The codes as a table in Markdown."""

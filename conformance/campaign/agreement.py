@@ -16,11 +16,11 @@ import numpy as np
 
 from inputmeta.conformance.campaign.failures import case_size
 from inputmeta.conformance.cases.model import Case
-from inputmeta.conformance.cases.request import step_request
+from inputmeta.conformance.cases.request import Request, step_request
 from inputmeta.conformance.check.compare import Wanted, form_problem
 from inputmeta.conformance.check.runner import build
 from inputmeta.conformance.check.verdicts import Finding, Verdict, field_name
-from inputmeta.conformance.subjects.base import Request, Result, Subject
+from inputmeta.conformance.subjects.base import Result, Subject
 
 ORACLE = "oracle"
 ANSWER = "(answer)"
@@ -71,7 +71,7 @@ class Tally:
 
 
 @dataclass
-class Comparison:
+class Agreement:
     """The parties and what their answers had in common."""
 
     subjects: Mapping[str, Subject]

@@ -11,26 +11,22 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-import msgspec
-from hypothesis import HealthCheck, Phase, Verbosity, event, given, seed, settings
+from hypothesis import event
 
-from inputmeta.conformance.campaign.examine import Examined
-from inputmeta.conformance.campaign.failures import Failure, case_size
+from inputmeta.conformance.campaign.failures import Failures
+from inputmeta.conformance.campaign.generated import run_round
 from inputmeta.conformance.campaign.known import KnownFailure, KnownFailures
 from inputmeta.conformance.campaign.session import Session
-from inputmeta.conformance.cases.files import plain_text
-from inputmeta.conformance.cases.model import Case, Origin
+from inputmeta.conformance.cases.model import Case
 from inputmeta.conformance.check.runner import Outcome
 from inputmeta.conformance.check.verdicts import Finding, Verdict, exception_class
-from inputmeta.conformance.generate import Coverage, Profile, batches, features
-from inputmeta.conformance.subjects.base import Subject
-from inputmeta.conformance.subjects.loading import SubjectError
-from inputmeta.conformance.version import VERSION
+from inputmeta.conformance.generate import Coverage, Profile, features
+from inputmeta.conformance.subjects.base import Subject, SubjectError
 
-ROUND_EXAMPLES = 100
 MAX_ROUNDS = 10**9
 SHRINK_SECONDS = 45.0
 
@@ -43,11 +39,13 @@ class Campaign:
     profile: Profile
     seed: int
     known: KnownFailures = field(default_factory=KnownFailures)
+    passed_over: AbstractSet[str] = frozenset()
+    """Signatures that do not count as failures."""
     shrink_seconds: float = SHRINK_SECONDS
     coverage: Coverage = field(default_factory=Coverage)
     verdicts: Counter[Verdict] = field(default_factory=Counter)
     unsupported: Counter[str] = field(default_factory=Counter)
-    failures: dict[str, Failure] = field(default_factory=dict)
+    failures: Failures = field(default_factory=Failures)
     cases: int = 0
     cells: int = 0
     seconds: float = 0.0
@@ -60,6 +58,11 @@ class Campaign:
     def subject(self) -> Subject:
         """What is tested."""
         return self.session.subject
+
+    @property
+    def ran(self) -> int:
+        """Cases that said something about the subject."""
+        return self.cases - self.verdicts[Verdict.UNSUPPORTED]
 
     def record(self, case: Case, outcome: Outcome, seconds: float) -> list[Finding]:
         """Count one case and keep its findings if they are the first or the smallest of their signature.
@@ -80,13 +83,9 @@ class Campaign:
             self.verdicts[Verdict.KNOWN if entry else finding.verdict] += 1
             if entry:
                 self.known_seen[finding.signature] = entry
-                continue
-            new.append(finding)
-            mark, seen = self.session.mark(), self.failures.get(finding.signature)
-            if seen is None:
-                self.failures[finding.signature] = Failure(finding, case, mark, case, mark, seconds)
-            elif case_size(case) < seen.size:
-                self.failures[finding.signature] = replace(seen, finding=finding, case=case, mark=mark)
+            elif finding.signature not in self.passed_over:
+                new.append(finding)
+                self.failures.note(finding, case, self.session.mark(), seconds)
         return new
 
 
@@ -103,19 +102,20 @@ def fuzz(
     rounds: int = MAX_ROUNDS,
     shrink_seconds: float = SHRINK_SECONDS,
     known: KnownFailures | None = None,
+    passed_over: AbstractSet[str] = frozenset(),
     on_case: Callable[[Campaign], None] = lambda _: None,
 ) -> Campaign:
     """Run a campaign for ``seconds`` (None: until ``rounds`` rounds of ``ROUND_EXAMPLES`` cases are done).
 
     After the first failure the round goes on for at most ``shrink_seconds``, looking for others and shrinking.
     With ``rounds`` alone the same seed gives the same cases, whatever the machine's speed. Failures that are ``known``
-    are counted, and the campaign goes on.
+    are counted, and the campaign goes on; so it does at the signatures that are ``passed_over``.
 
     Raises:
         SubjectError: the subject cannot be started any more, and nothing had failed yet.
     """
     session = tested if isinstance(tested, Session) else Session(tested)
-    campaign = Campaign(session, profile, seed_value, known or KnownFailures(), shrink_seconds=shrink_seconds)
+    campaign = Campaign(session, profile, seed_value, known or KnownFailures(), passed_over, shrink_seconds)
     begin = time.monotonic()
     end = None if seconds is None else begin + seconds
     for index in range(rounds):
@@ -157,10 +157,9 @@ def _run_round(
                 hurry.enter_context(campaign.session.hurried())
             raise exception_class(new[0].signature)(new[0])
 
-    test = seed(campaign.seed * 1_000_003 + index)(_settings()(given(batches(campaign.profile))(check)))
     with hurry:
         try:
-            test()
+            run_round(campaign.profile, campaign.seed, index, check, shrink=True)
         except _Stop:
             pass
         except Exception:  # the failures themselves, grouped by Hypothesis; anything else is ours
@@ -168,29 +167,3 @@ def _run_round(
                 raise
     if campaign.lost is not None and not campaign.failures:
         raise campaign.lost
-
-
-def _settings() -> settings:
-    return settings(
-        max_examples=ROUND_EXAMPLES,
-        database=None,
-        deadline=None,
-        phases=(Phase.generate, Phase.shrink),
-        suppress_health_check=list(HealthCheck),
-        print_blob=False,
-        report_multiple_bugs=True,
-        verbosity=Verbosity.quiet,
-    )
-
-
-def reported_case(examined: Examined, campaign: Campaign) -> Case:
-    """The failing case as it is saved: title, tags and origin say what found it, and how it comes back."""
-    finding = examined.finding
-    title = f"{finding.verdict} {finding.code or finding.formula}" + (f" {finding.key}" if finding.key else "")
-    origin = Origin(
-        found_by=plain_text(f"fuzz {campaign.subject.name}; {examined.label}: {examined.note}"),
-        version=VERSION,
-        seed=campaign.seed,
-        minimised_by="hypothesis",
-    )
-    return msgspec.structs.replace(examined.case, title=f"{title}, {examined.label}", origin=origin)

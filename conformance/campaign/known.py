@@ -17,9 +17,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from inputmeta.conformance.cases.files import CaseError, case_id, plain_text, read_file
+from inputmeta.conformance.cases.files import CaseError, case_id, read_file
 from inputmeta.conformance.cases.model import Case
 from inputmeta.conformance.check.verdicts import Finding, Verdict
+from inputmeta.conformance.console import plain_text
 
 MAX_FILE_BYTES = 2**20
 MAX_LINE = 2000

@@ -25,6 +25,10 @@ class Mark:
     earlier: range
 
 
+NO_MARK = Mark(range(0))
+"""Of a case that ran outside any session."""
+
+
 class Session:
     """Runs cases on a subject, in a worker or in process."""
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from inputmeta import oracle
+from inputmeta.conformance.campaign.failures import Failures
 from inputmeta.conformance.cases.model import Case
-from inputmeta.conformance.check.compare import Wanted, compare_fields
-from inputmeta.conformance.check.runner import build
-from inputmeta.conformance.check.verdicts import Finding, Verdict, field_name
-from inputmeta.conformance.subjects.base import Request, Subject
+from inputmeta.conformance.cases.request import Request
+from inputmeta.conformance.check.compare import compare_fields
+from inputmeta.conformance.check.runner import build, wanted_fields
+from inputmeta.conformance.check.verdicts import Finding, Verdict
+from inputmeta.conformance.subjects.base import Subject
 from inputmeta.conformance.trace.counts import Counts
 from inputmeta.conformance.trace.options import TraceOptions, step_config
 from inputmeta.conformance.trace.reader import TraceRequest
@@ -33,16 +36,14 @@ class TraceResult:
     rows_compared: int = 0
     cells_compared: int = 0
     """Defined cells."""
-    findings: list[Finding] = field(default_factory=list)
-    """The first finding of each signature; ``Finding.step`` is the step's index in the replay."""
+    failures: Failures = field(default_factory=Failures)
+    """On cases of the one step that differs: its index in the replay is in their titles."""
     differing_steps: int = 0
     """Steps with a finding."""
-    unsupported: dict[str, int] = field(default_factory=dict)
+    unsupported: Counter[str] = field(default_factory=Counter)
     """Steps by what of them the subject does not claim: a path, a configuration, a field."""
     saved: Case | None = None
     """The step that was asked for."""
-    failed: Case | None = None
-    """The first step with a finding."""
     seconds: float = 0.0
     subject_seconds: float = 0.0
     oracle_seconds: float = 0.0
@@ -51,21 +52,12 @@ class TraceResult:
     @property
     def passed(self) -> bool:
         """Whether something was compared and nothing differed."""
-        return self.compared_steps > 0 and not self.findings
+        return self.compared_steps > 0 and not self.failures
 
     @property
     def steps_per_second(self) -> float:
         """Steps of all kinds by wall clock."""
         return self.counts.steps / self.seconds if self.seconds else 0.0
-
-    def add(self, findings: list[Finding]) -> None:
-        """Count a step's findings; keep the first of each signature."""
-        self.differing_steps += bool(findings)
-        seen = {known.signature for known in self.findings}
-        for found in findings:
-            if found.signature not in seen:
-                seen.add(found.signature)
-                self.findings.append(found)
 
 
 OnStep = Callable[[Step, TraceResult], None]
@@ -85,9 +77,12 @@ def replay_trace(
     """Schedule the requests and check every step's batch; ``config`` as for :class:`Scheduler`, its rank by turns.
 
     Ends at the first step with a finding unless ``keep_going``. The step with index ``save_case`` and the first one
-    with a finding are kept as cases. Memory does not grow with the trace. After an interruption (Ctrl-C) the result so
-    far is the one that ``on_step`` saw last. Raises TraceError from ``requests``, and oracle.PreconditionError if the
-    scheduler made a batch that breaks a precondition: a fault of ours, not of the subject.
+    of each signature are kept as cases. Memory does not grow with the trace. After an interruption (Ctrl-C) the result
+    so far is the one that ``on_step`` saw last.
+
+    Raises:
+        TraceError: from ``requests``.
+        oracle.PreconditionError: the scheduler made a batch that breaks a precondition: a fault of ours.
     """
     scheduler = Scheduler(requests, options, config)
     result = TraceResult(counts=scheduler.counts)
@@ -97,9 +92,12 @@ def replay_trace(
         if step.index == save_case:
             result.saved = step_case(step, config, options.seed)
         findings = _check(step, config, options, subject, result)
-        if findings and result.failed is None:
-            result.failed = step_case(step, config, options.seed)
-        result.add(findings)
+        result.differing_steps += bool(findings)
+        new = [found for found in findings if found.signature not in result.failures]
+        if new:
+            case = step_case(step, config, options.seed)
+            for found in new:
+                result.failures.note(found.at_step(0), case)
         result.seconds = time.perf_counter() - started
         if on_step is not None:
             on_step(step, result)
@@ -114,7 +112,7 @@ def _check(
     """Build one step by the subject, compare the chosen rows, and count both."""
     beyond = subject.capabilities.lacks(step.path, config, step.sequences)
     if beyond is not None:
-        result.unsupported[beyond] = result.unsupported.get(beyond, 0) + 1
+        result.unsupported[beyond] += 1
         return []
     request = Request(step.path, config, step.sequences, expand=EXPAND)
     before = time.perf_counter()
@@ -124,24 +122,17 @@ def _check(
     result.compared_steps += 1
     if isinstance(built, Finding) and built.verdict is Verdict.UNSUPPORTED:
         result.compared_steps -= 1
-        result.unsupported[built.detail] = result.unsupported.get(built.detail, 0) + 1
+        result.unsupported[built.detail] += 1
         return []
     if isinstance(built, Finding):
         return [built]
     rows = choose_rows(config, step.sequences, options.rows, options.seed, step.index)
-    wanted = _claimed(request, rows, subject, result)
+    wanted, unclaimed = wanted_fields(request, subject, rows)
+    for name in unclaimed:
+        result.unsupported[name] += 1
     findings = compare_fields(wanted, built, step.index)
     result.oracle_seconds += time.perf_counter() - after
     result.rows_built += step.total_q
     result.rows_compared += step.total_q if rows is None else len(rows)
     result.cells_compared += sum(want.compared() for want in wanted.values())
     return findings
-
-
-def _claimed(request: Request, rows: list[int] | None, subject: Subject, result: TraceResult) -> dict[str, Wanted]:
-    """The oracle's fields that the subject claims, of the chosen rows; the others are counted."""
-    expected = request.expected(rows)
-    claimed = subject.capabilities.fields
-    for name in {field_name(key) for key in expected} - claimed:
-        result.unsupported[name] = result.unsupported.get(name, 0) + 1
-    return {key: Wanted.of(expect) for key, expect in expected.items() if field_name(key) in claimed}

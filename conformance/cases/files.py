@@ -13,13 +13,13 @@ import json
 import re
 import secrets
 import stat
-import unicodedata
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from inputmeta.conformance.cases.model import Case, Cell, Gather, Sequence
+from inputmeta.conformance.console import plain_text
 
 MAX_FILE_BYTES = 64 * 2**20
 MAX_CELLS = 2**25
@@ -27,10 +27,6 @@ MAX_CELLS = 2**25
 MAX_ERROR = 400
 """Characters of an error's text: it may quote the file."""
 INLINE_WIDTH = 116
-
-
-NOT_TEXT = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-"""Unicode categories of what moves the cursor, hides or reorders text."""
 
 
 class CaseError(ValueError):
@@ -86,11 +82,6 @@ def decode_case(data: bytes) -> Case:
     _check_gather(case)
     _check_expected(case)
     return case
-
-
-def plain_text(text: str) -> str:
-    """``text`` with every character that is none to be read (a control character, a direction mark) as ``?``."""
-    return "".join("?" if unicodedata.category(char) in NOT_TEXT else char for char in text)
 
 
 def _check_keys(data: bytes) -> None:

@@ -3,18 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
+from dataclasses import dataclass, field
+from pathlib import Path as FilePath
 
 import msgspec
+import numpy as np
 
 from inputmeta import oracle
 from inputmeta.conformance.cases.files import case_id, save_case
-from inputmeta.conformance.cases.model import Array, Case, Cell, Config, Refusal, StepExpected
+from inputmeta.conformance.cases.model import Array, Case, Cell, Config, Gather, Path, Refusal, StepExpected
 from inputmeta.conformance.cases.model import Sequence as CaseSequence
-from inputmeta.conformance.subjects.base import Request
 
 MAX_EXPANDED_CELLS = 2**16
 """Largest expansion, in cells, that a case builds: 32,768 rows at ratio 1 and 128 K of context would be 16 GiB."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """One batch as a subject gets it."""
+
+    path: Path
+    config: oracle.MetadataConfig
+    sequences: Sequence[oracle.SequenceMetadata]
+    gather: Gather | None = None
+    max_num_blocks: int | None = None
+    """Columns of the caller's ``block_tables`` (I-4); None: as many as the batch needs."""
+    expand: frozenset[str] = field(default_factory=lambda: frozenset(oracle.EXPANSIONS))
+    """Names of the expansions to build."""
+    out: dict[str, np.ndarray] | None = None
+    """Arrays to fill in place, one for every tensor the path writes and every expansion in ``expand``."""
+
+    def violations(self) -> list[oracle.PreconditionError]:
+        """The preconditions that this batch breaks, by the oracle."""
+        return oracle.violations(self.path, self.config, self.sequences, self.max_num_blocks)
+
+    def expected(self, rows: Sequence[int] | None = None) -> dict[str, oracle.ExpectedField]:
+        """The oracle's fields; ``rows`` as in :func:`oracle.expected_fields`."""
+        return oracle.expected_fields(
+            self.path,
+            self.config,
+            self.sequences,
+            rows=rows,
+            expand=self.expand,
+            gather=self.gather,
+            max_num_blocks=self.max_num_blocks,
+        )
 
 
 def oracle_config(config: Config) -> oracle.MetadataConfig:
@@ -60,7 +93,7 @@ def complete_case(case: Case) -> Case:
     return msgspec.structs.replace(case, id=case_id(case), expected=expected)
 
 
-def store_case(case: Case, folder: Path) -> Path:
+def store_case(case: Case, folder: FilePath) -> FilePath:
     """Complete a case and write it under its id; returns the file. Raises CaseError if it cannot be written."""
     complete = complete_case(case)
     path = folder / f"{complete.id}.json"

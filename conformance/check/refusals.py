@@ -8,10 +8,10 @@ import math
 import numpy as np
 
 from inputmeta import oracle
+from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.check.buffers import PATTERNS, Arena
 from inputmeta.conformance.check.verdicts import Finding, Verdict
-from inputmeta.conformance.subjects.base import Rejection, Request, Subject, SubjectFailure, is_device_error
-from inputmeta.conformance.subjects.loading import SubjectError
+from inputmeta.conformance.subjects.base import Rejection, Subject, SubjectError, SubjectFailure, is_device_error
 
 MOST_CELLS = 2**16
 """Largest buffer that an invalid batch is offered."""

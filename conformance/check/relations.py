@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from inputmeta import oracle
-from inputmeta.conformance.subjects.base import Request, Result, Subject
+from inputmeta.conformance.cases.request import Request
+from inputmeta.conformance.subjects.base import Result, Subject
 
 Fields = Mapping[str, np.ndarray]
 Build = Callable[[oracle.MetadataConfig, Sequence[oracle.SequenceMetadata]], Result]

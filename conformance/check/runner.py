@@ -10,21 +10,20 @@ whatever it raises in process) is a finding.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from inputmeta.conformance.cases.model import Case
-from inputmeta.conformance.cases.request import step_request
+from inputmeta.conformance.cases.request import Request, step_request
 from inputmeta.conformance.check.buffers import PATTERNS, Arena, Shapes
 from inputmeta.conformance.check.compare import Wanted, compare_field, compare_fields, finding
 from inputmeta.conformance.check.refusals import check_refusal, failure_finding
 from inputmeta.conformance.check.tails import NO_TAILS, Tails, tails_of
-from inputmeta.conformance.check.verdicts import Finding, Verdict, field_name
-from inputmeta.conformance.subjects.base import Rejection, Request, Result, Subject
-from inputmeta.conformance.subjects.loading import SubjectError
+from inputmeta.conformance.check.verdicts import Finding, Verdict, distinct, field_name
+from inputmeta.conformance.subjects.base import Rejection, Result, Subject, SubjectError
 
 
 @dataclass
@@ -48,14 +47,11 @@ class Outcome:
 
     def add(self, findings: list[Finding]) -> None:
         """Keep the first finding of each signature; a step that could not be handed over is not claimed."""
-        seen = {known.signature for known in self.findings}
-        for new in findings:
-            if new.verdict is Verdict.UNSUPPORTED:
-                self.steps = 0
-                self.unsupported.add(new.detail)
-            elif new.signature not in seen:
-                seen.add(new.signature)
-                self.findings.append(new)
+        beyond = [found.detail for found in findings if found.verdict is Verdict.UNSUPPORTED]
+        if beyond:
+            self.steps = 0
+            self.unsupported.update(beyond)
+        self.findings = distinct([*self.findings, *(f for f in findings if f.verdict is not Verdict.UNSUPPORTED)])
 
 
 @dataclass(frozen=True)
@@ -117,13 +113,23 @@ def merge_passes(passes: list[list[Finding]]) -> list[Finding]:
 
 def claimed_step(request: Request, index: int, subject: Subject, outcome: Outcome) -> ValidStep:
     """The oracle's fields of a step, those that the subject claims; the others go to ``outcome.unsupported``."""
-    expected = request.expected()
-    claimed = {key: f for key, f in expected.items() if field_name(key) in subject.capabilities.fields}
-    outcome.unsupported |= {field_name(key) for key in expected.keys() - claimed.keys()}
-    wanted = {key: Wanted.of(f) for key, f in claimed.items()}
+    wanted, unclaimed = wanted_fields(request, subject)
+    outcome.unsupported |= unclaimed
     outcome.keys |= wanted.keys()
     outcome.cells += sum(want.compared() for want in wanted.values())
     return ValidStep(index, request, wanted)
+
+
+def wanted_fields(
+    request: Request, subject: Subject, rows: Sequence[int] | None = None
+) -> tuple[dict[str, Wanted], set[str]]:
+    """The oracle's fields that the subject claims, by flat key, and the names of the others.
+
+    ``rows``: query rows to compare, as in :func:`inputmeta.oracle.expected_fields`.
+    """
+    expected = request.expected(rows)
+    wanted = {key: Wanted.of(f) for key, f in expected.items() if field_name(key) in subject.capabilities.fields}
+    return wanted, {field_name(key) for key in expected.keys() - wanted.keys()}
 
 
 def run_pass(

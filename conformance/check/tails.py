@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.check.buffers import Shapes
 from inputmeta.conformance.check.compare import Wanted, finding
 from inputmeta.conformance.check.verdicts import Cell, Finding, Verdict, declared
-from inputmeta.conformance.subjects.base import Capabilities, Request
+from inputmeta.conformance.subjects.base import Capabilities
 from inputmeta.oracle import batch
 
 SPARE_ROWS = 3

@@ -6,6 +6,7 @@ fuzzing groups by, what Hypothesis sees as an exception class of its own, and wh
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
@@ -97,6 +98,14 @@ def field_name(key: str) -> str:
     'klen'
     """
     return key.partition(".")[0]
+
+
+def distinct(findings: Iterable[Finding]) -> list[Finding]:
+    """The first finding of each signature."""
+    first: dict[str, Finding] = {}
+    for finding in findings:
+        first.setdefault(finding.signature, finding)
+    return list(first.values())
 
 
 def declared(key: str) -> oracle.Field:

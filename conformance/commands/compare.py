@@ -13,10 +13,9 @@ import typer
 
 from inputmeta import oracle
 from inputmeta.conformance import exits
-from inputmeta.conformance.campaign.agreement import ANSWER, ORACLE, Comparison, Example, Groups, Tally
-from inputmeta.conformance.campaign.generated import for_each_case
-from inputmeta.conformance.campaign.runs import profile_for
-from inputmeta.conformance.cases.files import load_case, plain_text
+from inputmeta.conformance.campaign.agreement import ANSWER, ORACLE, Agreement, Example, Groups, Tally
+from inputmeta.conformance.campaign.generated import claimed_paths, for_each_case, profile_for
+from inputmeta.conformance.cases.files import load_case
 from inputmeta.conformance.cases.model import Case, Origin
 from inputmeta.conformance.cases.request import store_case
 from inputmeta.conformance.check.report import locate
@@ -30,9 +29,10 @@ from inputmeta.conformance.commands.options import (
     MemoryOption,
     SaveDirOption,
     TimeoutOption,
+    command_app,
     one_line_errors,
 )
-from inputmeta.conformance.console import fail, progress, say
+from inputmeta.conformance.console import fail, plain_text, progress, say
 from inputmeta.conformance.generate import Profile
 from inputmeta.conformance.subjects import Subject
 from inputmeta.conformance.version import VERSION
@@ -42,6 +42,10 @@ MAX_TITLE = 4000
 """Characters of a case's title."""
 
 
+app = command_app()
+
+
+@app.command()
 def compare(
     cases: Annotated[list[Path] | None, typer.Argument(metavar="[CASE…]", help="case files; drawn if none")] = None,
     subject: Annotated[list[str] | None, typer.Option("--subject", "-s", help="what is compared; repeat it")] = None,
@@ -61,6 +65,8 @@ def compare(
     Each answers on buffers of its own. For every field that is not the same everywhere the groups of those that agree
     are listed, with the smallest case of each grouping and the cell that tells them apart. Exit code 1 if anyone
     differs.
+
+    Example: `inputmeta compare --subject engine --subject my_engine.adapter:build --cases 500`
     """
     limits = (in_process, timeout, memory_limit)
     targets = [Target(name, None, False, *limits) for name in subject or []]
@@ -68,17 +74,17 @@ def compare(
     if not targets:
         raise fail("nothing to compare: give --subject or --subject-command, once for each")
     with one_line_errors(), ExitStack() as stack:
-        comparison = Comparison(labelled([stack.enter_context(target.open()) for target in targets]))
-        run(comparison, cases or [], seed, count)
+        agreement = Agreement(labelled([stack.enter_context(target.open()) for target in targets]))
+        run(agreement, cases or [], seed, count)
         conclude(
-            comparison,
+            agreement,
             " ".join(target.options for target in targets),
             save_dir,
             "compare" if cases else f"compare, seed {seed}",
         )
-    if not comparison.compared:
+    if not agreement.compared:
         raise typer.Exit(exits.NOTHING_RAN)
-    raise typer.Exit(exits.DIFFERS if comparison.differs else exits.CONFORMS)
+    raise typer.Exit(exits.DIFFERS if agreement.differs else exits.CONFORMS)
 
 
 def labelled(subjects: Sequence[Subject]) -> dict[str, Subject]:
@@ -92,14 +98,16 @@ def labelled(subjects: Sequence[Subject]) -> dict[str, Subject]:
     return found
 
 
-def run(comparison: Comparison, files: Sequence[Path], seed: int, count: int) -> None:
+def run(agreement: Agreement, files: Sequence[Path], seed: int, count: int) -> None:
     """Run the files, all read before the first is run; or drawn cases within what any of the subjects claims."""
     loaded = [load_case(file) for file in files]
     if loaded:
         for case in loaded:
-            comparison.run(case)
+            agreement.run(case)
         return
-    profiles = [profile_for(subject, paths) for subject in comparison.subjects.values() if (paths := claimed(subject))]
+    profiles = [
+        profile_for(subject, paths) for subject in agreement.subjects.values() if (paths := claimed_paths(subject))
+    ]
     if not profiles:
         return
     profile = Profile(
@@ -111,34 +119,29 @@ def run(comparison: Comparison, files: Sequence[Path], seed: int, count: int) ->
         task = bar.task_ids[0]
 
         def use(case: Case) -> None:
-            comparison.run(case)
-            bar.update(task, completed=comparison.cases, description=f"comparing {comparison.cases} cases")
+            agreement.run(case)
+            bar.update(task, completed=agreement.cases, description=f"comparing {agreement.cases} cases")
 
         for_each_case(profile, seed, count, use)
 
 
-def claimed(subject: Subject) -> tuple[str, ...]:
-    """The paths that a subject claims."""
-    return tuple(path for path in oracle.PATHS if path in subject.capabilities.paths)
-
-
-def conclude(comparison: Comparison, options: str, save_dir: Path, found_by: str) -> None:
+def conclude(agreement: Agreement, options: str, save_dir: Path, found_by: str) -> None:
     """Print who agrees with whom, and for each way in which they do not the smallest case, which is saved."""
-    answers = sum(tally.counts.total() for tally in comparison.fields.values())
-    say(f"compare {', '.join(comparison.parties)}: {comparison.cases} cases, {answers} answers")
-    for label, steps in comparison.unsupported.items():
+    answers = sum(tally.counts.total() for tally in agreement.fields.values())
+    say(f"compare {', '.join(agreement.parties)}: {agreement.cases} cases, {answers} answers")
+    for label, steps in agreement.unsupported.items():
         say(f"{label} does not claim {steps} steps")
-    for line in pair_lines(comparison):
+    for line in pair_lines(agreement):
         say(line)
-    for name, tally in comparison.fields.items():
+    for name, tally in agreement.fields.items():
         if tally.examples:
             say("\n" + "\n".join(field_lines(name, tally, options, save_dir, found_by)))
 
 
-def pair_lines(comparison: Comparison) -> Iterator[str]:
+def pair_lines(agreement: Agreement) -> Iterator[str]:
     """One line a pair of parties: in how many of the fields they differ."""
-    for one, other in combinations(comparison.parties, 2):
-        between = {name: tally.between(one, other) for name, tally in comparison.fields.items()}
+    for one, other in combinations(agreement.parties, 2):
+        between = {name: tally.between(one, other) for name, tally in agreement.fields.items()}
         answered = between.pop(ANSWER, (0, 0))
         shared = sum(1 for _, both in between.values() if both)
         wrong = sum(1 for differ, _ in between.values() if differ)

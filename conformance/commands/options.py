@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +17,19 @@ from inputmeta.conformance.console import fail
 from inputmeta.conformance.subjects import SubjectError
 from inputmeta.conformance.workers import target
 
+
+class ConstructionPath(StrEnum):
+    """The paths by which metadata is built, as choices of the command line."""
+
+    PROMPT = "prompt"
+    DECODE = "decode"
+    DECODE_ZOS = "decode_zos"
+
+
+PathOption = Annotated[
+    list[ConstructionPath] | None,
+    typer.Option("--path", "-p", help="construction path; may be repeated; all that the subject claims if left out"),
+]
 SubjectOption = Annotated[str, typer.Option("--subject", "-s", help="what is tested")]
 CommandOption = Annotated[
     str | None,
@@ -40,6 +54,11 @@ SaveDirOption = Annotated[Path, typer.Option(help="where failing cases and the j
 TIMEOUT = target.TIMEOUT
 MEMORY_LIMIT = target.MEMORY_LIMIT
 SAVE_DIR = Path("inputmeta-failures")
+
+
+def command_app(help: str | None = None) -> typer.Typer:
+    """The application of one file of commands."""
+    return typer.Typer(no_args_is_help=help is not None, add_completion=False, rich_markup_mode="markdown", help=help)
 
 
 def known_in(file: Path | None) -> KnownFailures:

@@ -10,25 +10,25 @@ from typing import Annotated
 import typer
 
 from inputmeta.conformance import exits
+from inputmeta.conformance.commands.options import command_app
 from inputmeta.conformance.console import fail, say
+from inputmeta.conformance.subjects.base import SubjectError
 from inputmeta.conformance.subjects.entry_points import distribution_name, installed
-from inputmeta.conformance.subjects.loading import BUNDLED, SubjectError
+from inputmeta.conformance.subjects.loading import BUNDLED
 from inputmeta.conformance.workers.process import Worker
 from inputmeta.conformance.workers.target import Target
 
-subject_app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
+app = command_app(
     help="""List subjects, and test an adapter before it is tested itself.
 
 A subject is `engine` or `oracle` (bundled), `fault:ID` (the oracle with one planted fault), `zoo:NAME` (wrong on
 purpose), `package.module:name`, the name of an entry point in the group `inputmeta.subjects`, or any program
-(`--subject-command`). `conformance/PROTOCOL.md` is the contract; `conformance/examples` holds one of each to copy.""",
+(`--subject-command`). `conformance/PROTOCOL.md` is the contract; `conformance/examples` holds one of each to copy."""
 )
 JsonOption = Annotated[bool, typer.Option("--json", help="as JSON")]
 
 
-@subject_app.command("list")
+@app.command("list")
 def list_subjects(as_json: JsonOption = False) -> None:
     """List the subjects with a name of their own: bundled ones and installed entry points. Nothing is imported."""
     rows = [{"name": name, "value": value, "from": "inputmeta"} for name, value in BUNDLED.items()]
@@ -41,7 +41,7 @@ def list_subjects(as_json: JsonOption = False) -> None:
         say(f"{row['name']:{widths[0]}}  {row['value']:{widths[1]}}  {row['from']}")
 
 
-@subject_app.command("check")
+@app.command("check")
 def check_subject(
     subject: Annotated[str, typer.Option("--subject", "-s", help="what is tested")] = "engine",
     subject_command: Annotated[

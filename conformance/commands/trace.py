@@ -10,9 +10,10 @@ from typing import Annotated
 import typer
 
 from inputmeta.conformance import exits
-from inputmeta.conformance.campaign.runs import replay_command
+from inputmeta.conformance.campaign.judging import Run
+from inputmeta.conformance.campaign.session import Session
+from inputmeta.conformance.campaign.trace import TraceResult, replay_trace
 from inputmeta.conformance.cases.request import store_case
-from inputmeta.conformance.check.report import describe
 from inputmeta.conformance.commands.options import (
     MEMORY_LIMIT,
     SAVE_DIR,
@@ -24,19 +25,12 @@ from inputmeta.conformance.commands.options import (
     SaveDirOption,
     SubjectOption,
     TimeoutOption,
+    command_app,
     one_line_errors,
 )
+from inputmeta.conformance.commands.trace_progress import TraceProgress, summary_lines
 from inputmeta.conformance.console import fail, say
-from inputmeta.conformance.trace import (
-    TraceError,
-    TraceOptions,
-    TraceProgress,
-    TraceResult,
-    count_requests,
-    read_trace,
-    replay_trace,
-    summary_lines,
-)
+from inputmeta.conformance.trace import TraceError, TraceOptions, count_requests, read_trace
 from inputmeta.conformance.workers.target import Target
 
 DEFAULTS = TraceOptions()
@@ -50,6 +44,10 @@ class YocoMode(StrEnum):
     COMPACT = "compact"
 
 
+app = command_app()
+
+
+@app.command()
 def trace(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="request trace, one JSON object a line (Mooncake)")],
     subject: SubjectOption = "engine",
@@ -105,7 +103,9 @@ def trace(
             with TraceProgress(total) as progress:
                 result = replay_trace(read_trace(file), options, tested, progress, save_case=save_case)
             say("\n".join(summary_lines(result)))
-            code = conclude(result, target, save_case, save_dir)
+            # A case holds one step, which a worker can be sent.
+            run = Run(Session(tested), replace(target, in_process=False), save_dir)
+            code = conclude(run, result, save_case)
     except (TraceError, ValueError) as error:
         raise fail(str(error)) from error
     raise typer.Exit(code)
@@ -120,17 +120,15 @@ def parse_rows(text: str) -> int | None:
     return int(text)
 
 
-def conclude(result: TraceResult, target: Target, save_case: int | None, save_dir: Path) -> int:
-    """Save what is to be saved, describe the findings, and give the exit code."""
+def conclude(run: Run, result: TraceResult, save_case: int | None) -> int:
+    """Save what is to be saved, report the failures, and give the exit code."""
     if save_case is not None:
         if result.saved is None:
             say(f"step {save_case} was not reached: nothing saved")
         else:
-            say(f"step {save_case} saved as {store_case(result.saved, save_dir)}")
-    if result.findings and result.failed is not None:
-        path = store_case(result.failed, save_dir)
-        for finding in result.findings:
-            # The case holds the one step that differs: its index in the replay is not its index in the case.
-            say(describe(finding.at_step(0), result.failed, replay_command([path], replace(target, in_process=False))))
+            say(f"step {save_case} saved as {store_case(result.saved, run.save_dir)}")
+    for failure in result.failures.values():
+        say(str(run.judge(failure, examine=False)))
+    if result.failures:
         return exits.DIFFERS
     return exits.CONFORMS if result.passed else exits.NOTHING_RAN

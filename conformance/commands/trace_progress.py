@@ -66,7 +66,7 @@ def done_requests(result: TraceResult) -> int:
 
 def progress_line(step: Step, result: TraceResult) -> str:
     """Steps, rate, simulated time and verdict, in one line."""
-    verdict = "no difference" if not result.findings else f"{result.differing_steps} steps differ"
+    verdict = "no difference" if not result.failures else f"{result.differing_steps} steps differ"
     rate = f"{result.steps_per_second:.0f} steps/s"
     return f"{result.counts.steps} steps, {rate}, {step.clock_ms / 1000:.0f} s of the trace, {verdict}"
 
@@ -89,6 +89,6 @@ def summary_lines(result: TraceResult) -> list[str]:
     ]
     lines += [f"unsupported: {name} in {steps} steps" for name, steps in sorted(result.unsupported.items())]
     verdict = (
-        "PASS" if result.passed else f"{result.differing_steps} steps differ" if result.findings else "nothing ran"
+        "PASS" if result.passed else f"{result.differing_steps} steps differ" if result.failures else "nothing ran"
     )
     return [*lines, f"verdict: {verdict}"]

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from inputmeta.conformance.mutants import classes, devices, forms, history, memory, processes, refusals, wire
 from inputmeta.conformance.mutants.mutant import MEMBERS, Specimen
-from inputmeta.conformance.subjects.base import Subject
-from inputmeta.conformance.subjects.loading import SubjectError
+from inputmeta.conformance.subjects.base import Subject, SubjectError
 
 __all__ = ["MEMBERS", "Specimen", "zoo_subject"]
 

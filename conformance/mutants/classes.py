@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.mutants.mutant import Fields, Wrong, planted_fault, wrong_answer, wrong_class
-from inputmeta.conformance.subjects.base import Request
 
 DECODE = ("decode", "decode_zos")
 

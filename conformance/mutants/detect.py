@@ -15,7 +15,7 @@ import typer
 
 from inputmeta import oracle
 from inputmeta.conformance.campaign.fuzz import fuzz
-from inputmeta.conformance.campaign.runs import profile_for
+from inputmeta.conformance.campaign.generated import profile_for
 from inputmeta.conformance.cases.corpus import bundled_corpus, load_corpus
 from inputmeta.conformance.check.runner import run_case
 from inputmeta.conformance.console import say

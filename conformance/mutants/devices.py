@@ -6,9 +6,9 @@ import ctypes
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.mutants.mutant import wrong_class
 from inputmeta.conformance.mutants.processes import Trigger
-from inputmeta.conformance.subjects.base import Request
 
 ILLEGAL = "CUDA error: an illegal memory access was encountered"
 PTX = b"""

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.mutants.mutant import Fields, Wrong, wrong_answer, wrong_class
-from inputmeta.conformance.subjects.base import Request, Result
+from inputmeta.conformance.subjects.base import Result
 
 
 @wrong_answer(

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from inputmeta.conformance.subjects.base import SubjectError
 from inputmeta.conformance.subjects.copies import copy_with
-from inputmeta.conformance.subjects.loading import SubjectError
 from inputmeta.conformance.subjects.oracle import OracleSubject
 
 

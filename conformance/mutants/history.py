@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
+from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.mutants.mutant import Fields, Wrong, wrong_class
-from inputmeta.conformance.subjects.base import Request, Result
+from inputmeta.conformance.subjects.base import Result
 
 LUCK = "INPUTMETA_ZOO_LUCK"
 """Environment variable: a file that counts calls over all processes, so that luck comes out the same every time."""

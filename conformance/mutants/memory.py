@@ -7,8 +7,9 @@ import dataclasses
 import numpy as np
 
 from inputmeta import oracle
+from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.mutants.mutant import Fields, Wrong, wrong_answer, wrong_class
-from inputmeta.conformance.subjects.base import Request, Result
+from inputmeta.conformance.subjects.base import Result
 from inputmeta.oracle.batch import build
 
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from inputmeta import oracle
-from inputmeta.conformance.subjects.base import Request, Result, Subject
+from inputmeta.conformance.cases.request import Request
+from inputmeta.conformance.subjects.base import Result, Subject
 from inputmeta.conformance.subjects.oracle import OracleSubject
 
 Fields = dict[str, Any]

@@ -12,8 +12,8 @@ import time
 
 import numpy as np
 
+from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.mutants.mutant import Fields, Wrong, any_sequence, wrong_answer, wrong_class
-from inputmeta.conformance.subjects.base import Request
 
 BLOCK = 64 * 2**20
 """Bytes that the memory hogs take at a time."""

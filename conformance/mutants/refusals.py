@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.mutants.mutant import Wrong, any_sequence, planted_fault, wrong_class
-from inputmeta.conformance.subjects.base import Rejection, Request, Result
+from inputmeta.conformance.subjects.base import Rejection, Result
 
 planted_fault(
     "P-STATE.data-len", "REFUSAL", "ACCEPTED:P-STATE", "a negative length of the whole sequence is taken as it is"

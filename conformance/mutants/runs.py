@@ -15,8 +15,8 @@ import msgspec
 from inputmeta.conformance.campaign.examine import AFTER_EARLIER, DETERMINISTIC, Examined, Examiner
 from inputmeta.conformance.campaign.failures import Failure
 from inputmeta.conformance.campaign.fuzz import Campaign, fuzz
+from inputmeta.conformance.campaign.generated import profile_for
 from inputmeta.conformance.campaign.journal import Journal
-from inputmeta.conformance.campaign.runs import profile_for
 from inputmeta.conformance.campaign.session import Session
 from inputmeta.conformance.check.verdicts import Verdict
 from inputmeta.conformance.mutants.devices import driver

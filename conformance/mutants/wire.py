@@ -12,8 +12,8 @@ import msgspec
 
 from inputmeta.conformance.mutants.mutant import Specimen, add
 from inputmeta.conformance.protocol.codec import HEADER, encode
+from inputmeta.conformance.protocol.convert import hello_answer
 from inputmeta.conformance.protocol.messages import Build
-from inputmeta.conformance.protocol.serve import hello_answer
 from inputmeta.conformance.subjects.oracle import OracleSubject
 
 Spoil = Callable[[bytes, Build], bytes]

@@ -8,7 +8,7 @@ from typing import Any, BinaryIO, Literal, NoReturn
 import msgspec
 import numpy as np
 
-from inputmeta.conformance.cases.files import plain_text
+from inputmeta.conformance.console import plain_text
 from inputmeta.conformance.protocol.messages import DTYPES, ProgramMessage, SuiteMessage
 
 MAX_FRAME = 256 * 2**20

@@ -12,9 +12,10 @@ import numpy as np
 
 from inputmeta import oracle
 from inputmeta.conformance.cases import model as cases
+from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.protocol import messages as wire
 from inputmeta.conformance.protocol.codec import ProtocolError
-from inputmeta.conformance.subjects.base import Capabilities, Rejection, Request, Result
+from inputmeta.conformance.subjects.base import Capabilities, Rejection, Result, Subject
 
 CONFIG_LISTS = ("dense_ratios", "sparse_ratios", "lookup_table")
 SEQUENCE_LISTS = ("block_table", "token_ids", "draft_tokens", "compressed_tokens", "recent_tokens")
@@ -272,6 +273,16 @@ def apply_reject(answer: wire.Reject, request: Request) -> Rejection:
     if request.out is not None and answer.buffers is not None:
         apply_buffers(answer.buffers, request.out)
     return Rejection(answer.condition, answer.sequence, answer.field, answer.message)
+
+
+def hello_answer(subject: Subject) -> wire.HelloAnswer:
+    """Who a subject is and what it claims."""
+    return wire.HelloAnswer(
+        protocol=wire.VERSION,
+        name=str(subject.name)[:200],
+        version=str(getattr(subject, "version", ""))[:200],
+        capabilities=claims_message(subject.capabilities),
+    )
 
 
 def claims_message(capabilities: Capabilities) -> wire.Claims:

@@ -12,7 +12,7 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 import numpy as np
 
-from inputmeta.conformance.cases.files import plain_text
+from inputmeta.conformance.console import plain_text
 
 VERSION = 1
 """Version of the protocol, the ``protocol`` of both hellos."""

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping
 from typing import BinaryIO
 
+from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.protocol import convert
 from inputmeta.conformance.protocol import messages as wire
 from inputmeta.conformance.protocol.codec import (
@@ -22,8 +23,8 @@ from inputmeta.conformance.protocol.codec import (
     read_frame,
     read_line,
 )
-from inputmeta.conformance.subjects.base import Rejection, Request, Subject, is_device_error
-from inputmeta.conformance.subjects.loading import SubjectError, load_subject
+from inputmeta.conformance.subjects.base import Rejection, Subject, SubjectError, is_device_error
+from inputmeta.conformance.subjects.loading import load_subject
 
 NO_SUBJECT = 125
 """Exit code where there is no subject to serve."""
@@ -69,7 +70,7 @@ class Server:
 
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
-        self.hello = hello_answer(subject)
+        self.hello = convert.hello_answer(subject)
         self.greeted = False
 
     def answer(self, message: object) -> wire.ProgramMessage | None:
@@ -89,16 +90,6 @@ class Server:
             request = convert.request_of(message)
             return build_answer(self.subject, request, message.id)
         return None
-
-
-def hello_answer(subject: Subject) -> wire.HelloAnswer:
-    """Who a subject is and what it claims."""
-    return wire.HelloAnswer(
-        protocol=wire.VERSION,
-        name=str(subject.name)[:200],
-        version=str(getattr(subject, "version", ""))[:200],
-        capabilities=convert.claims_message(subject.capabilities),
-    )
 
 
 def build_answer(subject: Subject, request: Request, number: int) -> wire.ProgramMessage:

@@ -2,7 +2,8 @@
 bundled ones.
 """
 
-from inputmeta.conformance.subjects.base import Capabilities, Rejection, Request, Result, Subject
-from inputmeta.conformance.subjects.loading import SubjectError, load_subject
+from inputmeta.conformance.cases.request import Request
+from inputmeta.conformance.subjects.base import Capabilities, Rejection, Result, Subject, SubjectError
+from inputmeta.conformance.subjects.loading import load_subject
 
 __all__ = ["Capabilities", "Rejection", "Request", "Result", "Subject", "SubjectError", "load_subject"]

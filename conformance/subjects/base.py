@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
 from inputmeta import oracle
-from inputmeta.conformance.cases.model import Gather, Path
+from inputmeta.conformance.cases.request import Request
 
 Result = Mapping[str, "np.ndarray | int | bool"]
 """Fields by flat key (``klen.4``): int32 or bool arrays, plain scalars as int or bool."""
@@ -68,6 +68,10 @@ class Capabilities:
         return None
 
 
+class SubjectError(Exception):
+    """A subject that cannot be loaded, or not be started any more; ``str()`` is one line that says why."""
+
+
 class Rejection(Exception):  # noqa: N818 - an answer of the subject, not an error of the suite
     """A subject's refusal of a batch: the precondition it names, the sequence (None: the configuration), the field."""
 
@@ -99,38 +103,6 @@ DEVICE_ERRORS = ("CUDA error", "CUDA_ERROR", "cudaError", "illegal memory access
 def is_device_error(error: BaseException) -> bool:
     """Whether an exception comes from a device, after which nothing more can be asked of the process."""
     return type(error).__name__ == "AcceleratorError" or any(text in str(error) for text in DEVICE_ERRORS)
-
-
-@dataclass(frozen=True)
-class Request:
-    """One batch as a subject gets it."""
-
-    path: Path
-    config: oracle.MetadataConfig
-    sequences: Sequence[oracle.SequenceMetadata]
-    gather: Gather | None = None
-    max_num_blocks: int | None = None
-    """Columns of the caller's ``block_tables`` (I-4); None: as many as the batch needs."""
-    expand: frozenset[str] = field(default_factory=lambda: frozenset(oracle.EXPANSIONS))
-    """Names of the expansions to build."""
-    out: dict[str, np.ndarray] | None = None
-    """Arrays to fill in place, one for every tensor the path writes and every expansion in ``expand``."""
-
-    def violations(self) -> list[oracle.PreconditionError]:
-        """The preconditions that this batch breaks, by the oracle."""
-        return oracle.violations(self.path, self.config, self.sequences, self.max_num_blocks)
-
-    def expected(self, rows: Sequence[int] | None = None) -> dict[str, oracle.ExpectedField]:
-        """The oracle's fields; ``rows`` as in :func:`oracle.expected_fields`."""
-        return oracle.expected_fields(
-            self.path,
-            self.config,
-            self.sequences,
-            rows=rows,
-            expand=self.expand,
-            gather=self.gather,
-            max_num_blocks=self.max_num_blocks,
-        )
 
 
 class Subject(Protocol):

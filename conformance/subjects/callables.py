@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 
 from inputmeta import oracle
 from inputmeta.conformance.cases.model import Gather, Path
-from inputmeta.conformance.subjects.base import Capabilities, Request, Result
+from inputmeta.conformance.cases.request import Request
+from inputmeta.conformance.subjects.base import Capabilities, Result
 
 CONFIG = oracle.MetadataConfig(
     block_size=8,

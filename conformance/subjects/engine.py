@@ -9,7 +9,8 @@ import torch
 
 from inputmeta import engine, oracle
 from inputmeta.conformance.cases.model import Gather
-from inputmeta.conformance.subjects.base import Capabilities, Rejection, Request, Result
+from inputmeta.conformance.cases.request import Request
+from inputmeta.conformance.subjects.base import Capabilities, Rejection, Result
 
 SEQUENCE_FIELDS = (
     "seqlen_q",

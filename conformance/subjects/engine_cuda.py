@@ -11,9 +11,9 @@ import numpy as np
 import torch
 
 from inputmeta import engine
-from inputmeta.conformance.subjects.base import Request, Result
+from inputmeta.conformance.cases.request import Request
+from inputmeta.conformance.subjects.base import Result, SubjectError
 from inputmeta.conformance.subjects.engine import Buffers, EngineSubject, tensors_over
-from inputmeta.conformance.subjects.loading import SubjectError
 from inputmeta.conformance.subjects.oracle import UNDEFINED
 from inputmeta.oracle.blocks import block_count
 from inputmeta.oracle.units import Token

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from importlib.metadata import EntryPoint, entry_points
 
-from inputmeta.conformance.subjects.loading import FORMS, SubjectError
+from inputmeta.conformance.subjects.base import SubjectError
+from inputmeta.conformance.subjects.loading import FORMS
 
 GROUP = "inputmeta.subjects"
 

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import cast
 
-from inputmeta.conformance.subjects.base import Capabilities, Subject
+from inputmeta.conformance.subjects.base import Capabilities, Subject, SubjectError
 
 BUNDLED = {
     "engine": "inputmeta.conformance.subjects.engine:EngineSubject",
@@ -15,10 +15,6 @@ BUNDLED = {
     "oracle": "inputmeta.conformance.subjects.oracle:OracleSubject",
 }
 """Names of the bundled subjects, and where they are."""
-
-
-class SubjectError(Exception):
-    """A subject that cannot be had; ``str()`` is one line that says why."""
 
 
 def load_subject(name: str) -> Subject:

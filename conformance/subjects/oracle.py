@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from inputmeta import oracle
-from inputmeta.conformance.subjects.base import Capabilities, Rejection, Request, Result
+from inputmeta.conformance.cases.request import Request
+from inputmeta.conformance.subjects.base import Capabilities, Rejection, Result
 
 UNDEFINED = 0x6B6B6B6B
 """What a cell that is not defined holds in a fresh array: a value that no comparison may ever read."""

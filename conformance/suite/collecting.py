@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from inputmeta.conformance.suite.plugin import FOLDER, SUITE
+from inputmeta.conformance.suite.options import FOLDER, SUITE, open_session
 
 
 class PackageFolder(pytest.Directory):
@@ -25,7 +25,9 @@ class SuiteFolder(pytest.Directory):
     """The suite's modules, whatever file names the user's own pytest settings ask for."""
 
     def collect(self) -> Iterable[pytest.Collector]:
-        """The modules in name order."""
+        """The modules in name order; with the subject loaded, whose absence is an error of this folder."""
+        if not self.config.getoption("collectonly"):
+            open_session(self.config)
         for path in sorted(FOLDER.glob("test_*.py")):
             yield SuiteModule.from_parent(self, path=path, nodeid=f"{SUITE}/{path.name}")
 

@@ -14,19 +14,17 @@ from functools import cached_property
 
 import msgspec
 
-from inputmeta.conformance.campaign.examine import Examiner
-from inputmeta.conformance.campaign.failures import Failure, case_size
-from inputmeta.conformance.campaign.fuzz import ROUND_EXAMPLES, Campaign, fuzz, reported_case
-from inputmeta.conformance.campaign.generated import for_each_case
+from inputmeta.conformance.campaign.failures import Failure, Failures
+from inputmeta.conformance.campaign.fuzz import fuzz
+from inputmeta.conformance.campaign.generated import ROUND_EXAMPLES, for_each_case, profile_for
 from inputmeta.conformance.campaign.known import KnownFailure, KnownFailures
-from inputmeta.conformance.campaign.runs import described, profile_for, stored
-from inputmeta.conformance.cases.model import Case
+from inputmeta.conformance.cases.model import Case, Origin
 from inputmeta.conformance.cases.request import step_request
 from inputmeta.conformance.check.runner import Outcome
 from inputmeta.conformance.check.verdicts import Finding, Verdict, field_name
 from inputmeta.conformance.generate import Profile
 from inputmeta.conformance.generate.int32 import block_count
-from inputmeta.conformance.suite.session import Judgement, Setup
+from inputmeta.conformance.suite.judgement import Judgement, Setup
 
 INVALID_SHARE = 0.25
 """Share of the batches that break a precondition."""
@@ -39,11 +37,10 @@ ANSWER: Unit = ("answer", "")
 
 @dataclass
 class Seen:
-    """One signature of a unit: its smallest case, how many cases showed it, the entry that knows it."""
+    """One signature of a unit: the entry that knows it, and how many cases showed it."""
 
-    failure: Failure
-    cases: int
     known: KnownFailure | None
+    cases: int = 0
 
 
 @dataclass
@@ -55,6 +52,7 @@ class PathResults:
     checked: Counter[Unit] = field(default_factory=Counter)
     """Cases in which a unit was checked."""
     seen: dict[Unit, dict[str, Seen]] = field(default_factory=dict)
+    failures: Failures = field(default_factory=Failures)
     _hurry: ExitStack = field(default_factory=ExitStack)
 
     def run(self) -> PathResults:
@@ -89,15 +87,10 @@ class PathResults:
 
     def _note(self, unit: Unit, finding: Finding, case: Case) -> None:
         group = self.seen.setdefault(unit, {})
-        mark = self.setup.run.session.mark()
-        seen = group.get(finding.signature)
-        if seen is None:
-            entry = self.setup.run.known.match(finding, case)
-            group[finding.signature] = Seen(Failure(finding, case, mark, case, mark), 1, entry)
-            return
-        seen.cases += 1
-        if case_size(case) < seen.failure.size:
-            seen.failure = replace(seen.failure, finding=finding, case=case, mark=mark)
+        self.failures.note(finding, case, self.setup.run.session.mark())
+        if finding.signature not in group:
+            group[finding.signature] = Seen(self.setup.run.known.match(finding, case))
+        group[finding.signature].cases += 1
 
     def _broken(self, case: Case) -> dict[int, str]:
         """Steps that the subject has to refuse, with the precondition that the case was made to break."""
@@ -125,26 +118,15 @@ class PathResults:
     def judgement(self, unit: Unit) -> Judgement:
         """What is to be said of the failures of a unit; the cases of those that no entry knows are saved."""
         judgement = Judgement()
-        for signature, seen in sorted(self.seen.get(unit, {}).items(), key=lambda item: item[1].failure.size):
-            told = seen.known or self._told(self._smallest.get(signature, seen.failure), seen.cases)
-            if isinstance(told, KnownFailure):
-                judgement.known.append(told)
-            else:
-                judgement.messages.append(told)
+        origin = Origin(found_by="pytest", seed=self.setup.seed, minimised_by="hypothesis")
+        of = f"{self.setup.examples} batches, seed {self.setup.seed}"
+        for signature, seen in sorted(self.seen.get(unit, {}).items(), key=lambda item: self.failures[item[0]].size):
+            if seen.known is not None:
+                judgement.known.append(seen.known)
+                continue
+            told = self.setup.run.judge(self._smallest.get(signature, self.failures[signature]), origin=origin)
+            judgement.add(told, f"{signature}: in {seen.cases} of {of}\n")
         return judgement
-
-    def _told(self, failure: Failure, cases: int) -> str | KnownFailure:
-        """The message on a failure, or the entry that knows it as what it turns out to be."""
-        run = self.setup.run
-        examined = Examiner(run.session).examine(failure)
-        if examined.finding.verdict is Verdict.FLAKY:
-            entry = run.known.match(examined.finding, examined.case)
-            if entry is not None:
-                return entry
-        case = reported_case(examined, Campaign(run.session, self.profile, self.setup.seed))
-        files = stored(examined, case, run)
-        counted = f"{examined.finding.signature}: in {cases} of {self.setup.examples} batches, seed {self.setup.seed}"
-        return counted + "\n" + described(examined, case, files, run.target)
 
     @cached_property
     def _smallest(self) -> dict[str, Failure]:
@@ -156,9 +138,8 @@ class PathResults:
         setup = self.setup
         end = time.monotonic() + setup.shrink_seconds
         signatures = [signature for group in self.seen.values() for signature in group]
-        found: dict[str, Failure] = {}
+        found = Failures()
         while set(signatures) - found.keys() and (left := end - time.monotonic()) > 0:
-            passed_over = [KnownFailure(signature, "", "") for signature in found]
             campaign = fuzz(
                 setup.run.session,
                 self.profile,
@@ -166,11 +147,12 @@ class PathResults:
                 seconds=left,
                 rounds=-(-setup.examples // ROUND_EXAMPLES),
                 shrink_seconds=left,
-                known=KnownFailures([*setup.run.known.entries.values(), *passed_over]),
+                known=KnownFailures(setup.run.known.entries.values()),
+                passed_over=frozenset(found),
             )
             if not campaign.failures:
                 break
-            found |= campaign.failures
+            found.update(campaign.failures)
         return found
 
 

@@ -7,21 +7,15 @@ after the subject: ``--timeout`` belongs to another plugin that many have.
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from inputmeta.conformance.suite.options import FOLDER, PACKAGE, SUITE_NAMES, has_subject, open_session
+
 if TYPE_CHECKING:
     from inputmeta.conformance.suite.session import SuiteSession
-
-PACKAGE = Path(__file__).parents[1]
-FOLDER = PACKAGE / "suite"
-SUITE = "inputmeta/conformance/suite"
-"""What the names of the suite's tests begin with."""
-
-session_key = pytest.StashKey["SuiteSession"]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -50,6 +44,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Check the options; count what the suite does, in the process that reports it."""
     if not has_subject(config):
+        if config.getoption("pyargs") and any(name in SUITE_NAMES for name in config.args):
+            raise pytest.UsageError("the suite needs something to test: --subject or --subject-command")
         return
     if config.getoption("subject") and config.getoption("subject_command"):
         raise pytest.UsageError("--subject and --subject-command: give one of them")
@@ -59,11 +55,6 @@ def pytest_configure(config: pytest.Config) -> None:
         from inputmeta.conformance.suite.tally import Tally  # noqa: PLC0415 - only where the suite runs
 
         config.pluginmanager.register(Tally(config), "inputmeta-tally")
-
-
-def has_subject(config: pytest.Config) -> bool:
-    """Whether this run is to include the suite."""
-    return bool(config.getoption("subject") or config.getoption("subject_command"))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -77,13 +68,9 @@ def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Col
     if path not in {PACKAGE, FOLDER}:
         return None
     if not has_subject(parent.config):
-        if parent.config.getoption("pyargs") and parent.session.isinitpath(path):
-            raise pytest.Collector.CollectError("the suite needs something to test: --subject or --subject-command")
         return None  # our own tests
     from inputmeta.conformance.suite.collecting import PackageFolder, SuiteFolder  # noqa: PLC0415 - only where the suite runs
 
-    if not parent.config.getoption("collectonly"):
-        open_session(parent.config)
     kind = PackageFolder if path == PACKAGE else SuiteFolder
     return kind.from_parent(parent, path=path)
 
@@ -92,26 +79,3 @@ def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Col
 def inputmeta_suite(pytestconfig: pytest.Config) -> SuiteSession:
     """The subject and what is known of it, for the suite's own tests."""
     return open_session(pytestconfig)
-
-
-def corpus_folder(config: pytest.Config) -> Path:
-    """Folder of the cases to run."""
-    from inputmeta.conformance.cases.corpus import bundled_corpus  # noqa: PLC0415 - only where the suite runs
-
-    chosen: Path | None = config.getoption("subject_corpus")
-    return chosen or bundled_corpus()
-
-
-def open_session(config: pytest.Config) -> SuiteSession:
-    """This process's session of the suite, with the subject loaded; closed with pytest's configuration.
-
-    Raises:
-        CollectError: the subject cannot be had, or a file cannot be used.
-    """
-    if session_key not in config.stash:
-        from inputmeta.conformance.suite.session import start  # noqa: PLC0415 - only where the suite runs
-
-        stack = ExitStack()
-        config.add_cleanup(stack.close)
-        config.stash[session_key] = start(config, stack)
-    return config.stash[session_key]

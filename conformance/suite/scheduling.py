@@ -6,7 +6,7 @@ import re
 
 from xdist.scheduler import LoadScopeScheduling
 
-from inputmeta.conformance.suite.plugin import SUITE
+from inputmeta.conformance.suite.options import SUITE
 
 GENERATED = re.compile(re.escape(f"{SUITE}/test_generated.py") + r"::\w+\[(\w+)")
 

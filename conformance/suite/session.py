@@ -2,56 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, NoReturn, Protocol
+from typing import NamedTuple
 
 import pytest
 
 from inputmeta import oracle
-from inputmeta.conformance.campaign.known import KnownFailure, KnownFailures, KnownFailuresError
-from inputmeta.conformance.campaign.runs import Run, opened
+from inputmeta.conformance.campaign.judging import opened
+from inputmeta.conformance.campaign.known import KnownFailures, KnownFailuresError
 from inputmeta.conformance.cases.corpus import load_corpus
 from inputmeta.conformance.cases.files import CaseError, case_id
 from inputmeta.conformance.cases.model import Case
-from inputmeta.conformance.console import readable
 from inputmeta.conformance.subjects import SubjectError
+from inputmeta.conformance.suite.generated import PathResults, Unit
+from inputmeta.conformance.suite.judgement import Record, Setup, fail
 from inputmeta.conformance.workers.target import Target
-
-if TYPE_CHECKING:
-    from inputmeta.conformance.suite.generated import PathResults, Unit
-
-
-@dataclass(frozen=True)
-class Setup:
-    """What is tested, and how much."""
-
-    run: Run
-    seed: int
-    examples: int
-    """Generated batches a path."""
-    shrink_seconds: float
-
-
-@dataclass
-class Judgement:
-    """What is to be said of the failures of one test."""
-
-    messages: list[str] = field(default_factory=list)
-    """On those that no entry knows."""
-    known: list[KnownFailure] = field(default_factory=list)
-
-    def close(self, record: Record) -> None:
-        """End the test as failed or as failing the way it is known to; return if nothing failed."""
-        for entry in self.known:
-            record("known_failure", entry.key)
-        if self.messages:
-            fail(self.messages)
-        if self.known:
-            texts = dict.fromkeys(f"KNOWN {entry}" for entry in self.known)
-            pytest.xfail("; ".join(texts))
 
 
 @dataclass
@@ -60,13 +27,9 @@ class SuiteSession:
 
     setup: Setup
     results: dict[str, PathResults] = field(default_factory=dict)
-    labelled: set[str] = field(default_factory=set)
-    """Signatures of corpus cases of which one was replayed in full."""
 
     def generated(self, path: str) -> PathResults:
         """What the generated batches of a path gave; they are run the first time that a test asks."""
-        from inputmeta.conformance.suite.generated import PathResults  # noqa: PLC0415 - it needs this module's types
-
         if path not in self.results:
             self.results[path] = PathResults(self.setup, path).run()
         return self.results[path]
@@ -92,18 +55,6 @@ class SuiteSession:
         if results.unanswered:
             fail([f"no batch was answered of those that could show it; test_answer[{path}] says why"])
         pytest.skip(unchecked)
-
-
-class Record(Protocol):
-    """pytest's ``record_property``."""
-
-    def __call__(self, name: str, value: object) -> None:
-        """Add a property to the test's report."""
-
-
-def fail(messages: Iterable[str]) -> NoReturn:
-    """Fail the test with the suite's own messages: a traceback through the suite would say nothing more."""
-    pytest.fail(readable("\n\n".join(messages)), pytrace=False)
 
 
 class CorpusCase(NamedTuple):

@@ -13,7 +13,7 @@ import pytest
 
 from inputmeta import oracle
 from inputmeta.conformance.campaign.known import KnownFailures, KnownFailuresError
-from inputmeta.conformance.suite.plugin import SUITE, corpus_folder
+from inputmeta.conformance.suite.options import SUITE, corpus_folder
 from inputmeta.conformance.suite.session import all_fields, all_refusals, corpus_cases
 from inputmeta.conformance.version import VERSION
 

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from inputmeta.conformance.campaign.examine import TIMES, Examiner
 from inputmeta.conformance.campaign.failures import Failure
-from inputmeta.conformance.campaign.known import KnownFailure
-from inputmeta.conformance.campaign.runs import described, stored
-from inputmeta.conformance.campaign.session import Mark
 from inputmeta.conformance.cases.files import CaseError
-from inputmeta.conformance.check.verdicts import Finding, Verdict
 from inputmeta.conformance.subjects import SubjectError
-from inputmeta.conformance.suite.plugin import corpus_folder
-from inputmeta.conformance.suite.session import CorpusCase, Judgement, Record, SuiteSession, corpus_cases, fail
+from inputmeta.conformance.suite.judgement import Judgement, Record, fail
+from inputmeta.conformance.suite.options import corpus_folder
+from inputmeta.conformance.suite.session import CorpusCase, SuiteSession, corpus_cases
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -51,29 +47,5 @@ def judged(suite: SuiteSession, case: CorpusCase) -> Judgement:
     mark = run.session.mark()
     judgement = Judgement()
     for finding in outcome.findings:
-        told = run.known.match(finding, case.case) or message(suite, case, finding, mark)
-        if isinstance(told, KnownFailure):
-            judgement.known.append(told)
-        else:
-            judgement.messages.append(told)
+        judgement.add(run.judge(Failure.seen(finding, case.case, mark), file=case.file))
     return judgement
-
-
-def message(suite: SuiteSession, case: CorpusCase, finding: Finding, mark: Mark) -> str | KnownFailure:
-    """The message on a finding, or the entry that knows it as what it turns out to be.
-
-    The first case of a signature is replayed in full, the others once.
-
-    """
-    run = suite.setup.run
-    times = 1 if finding.signature in suite.labelled else TIMES
-    suite.labelled.add(finding.signature)
-    examined = Examiner(run.session, times=times).examine(Failure(finding, case.case, mark, case.case, mark))
-    if examined.finding.verdict is Verdict.FLAKY:
-        entry = run.known.match(examined.finding, case.case)
-        if entry is not None:
-            return entry
-    alone = examined.case == case.case and not examined.before
-    return described(
-        examined, examined.case, [case.file] if alone else stored(examined, examined.case, run), run.target
-    )

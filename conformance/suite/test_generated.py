@@ -6,7 +6,8 @@ import pytest
 
 from inputmeta import oracle
 from inputmeta.conformance.suite.generated import ANSWER
-from inputmeta.conformance.suite.session import Record, SuiteSession, all_fields, all_refusals
+from inputmeta.conformance.suite.judgement import Record
+from inputmeta.conformance.suite.session import SuiteSession, all_fields, all_refusals
 
 
 @pytest.mark.parametrize("path", oracle.PATHS)

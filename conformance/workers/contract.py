@@ -17,13 +17,14 @@ import numpy as np
 
 from inputmeta import oracle
 from inputmeta.conformance.cases.model import Path
+from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.check.buffers import PATTERNS, Arena
 from inputmeta.conformance.check.compare import Wanted, compare_field, form_problem
 from inputmeta.conformance.check.tails import tails_of
 from inputmeta.conformance.protocol import messages as wire
 from inputmeta.conformance.protocol.codec import Message, encode_line
 from inputmeta.conformance.protocol.convert import build_message, capabilities_of
-from inputmeta.conformance.subjects.base import Capabilities, Rejection, Request, Result, SubjectFailure
+from inputmeta.conformance.subjects.base import Capabilities, Rejection, Result, SubjectFailure
 from inputmeta.conformance.subjects.callables import probe
 from inputmeta.conformance.workers.process import Worker
 from inputmeta.conformance.workers.subject import result_of

@@ -28,8 +28,7 @@ from inputmeta.conformance.protocol.messages import (
     ProgramMessage,
     SuiteMessage,
 )
-from inputmeta.conformance.subjects.base import SubjectFailure
-from inputmeta.conformance.subjects.loading import SubjectError
+from inputmeta.conformance.subjects.base import SubjectError, SubjectFailure
 from inputmeta.conformance.version import VERSION as SUITE_VERSION
 from inputmeta.conformance.workers.memory import resident_bytes
 from inputmeta.conformance.workers.reaper import REAPER

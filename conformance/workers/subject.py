@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from types import TracebackType
 
+from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.protocol.codec import ProtocolError
 from inputmeta.conformance.protocol.convert import (
     BeyondInt64Error,
@@ -16,8 +17,7 @@ from inputmeta.conformance.protocol.convert import (
     capabilities_of,
 )
 from inputmeta.conformance.protocol.messages import Build, ErrorAnswer, ProgramMessage, Reject, ResultAnswer
-from inputmeta.conformance.subjects.base import Request, Result, SubjectFailure
-from inputmeta.conformance.subjects.loading import SubjectError
+from inputmeta.conformance.subjects.base import Result, SubjectError, SubjectFailure
 from inputmeta.conformance.workers.pool import Pool
 from inputmeta.conformance.workers.process import Worker, brief
 from inputmeta.conformance.workers.wire import garbage

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from inputmeta.conformance.subjects.base import Subject
-from inputmeta.conformance.subjects.loading import SubjectError, load_subject
+from inputmeta.conformance.subjects.base import Subject, SubjectError
+from inputmeta.conformance.subjects.loading import load_subject
 from inputmeta.conformance.workers.process import MIB, Limits, Worker
 from inputmeta.conformance.workers.subject import IsolatedSubject
 from inputmeta.conformance.workers.wire import FRAMES, LINES

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from inputmeta.conformance import exits
-from inputmeta.conformance.campaign.agreement import ANSWER, ORACLE, Comparison
+from inputmeta.conformance.campaign.agreement import ANSWER, ORACLE, Agreement
 from inputmeta.conformance.cases.corpus import bundled_corpus
 from inputmeta.conformance.cases.files import load_case
 from inputmeta.conformance.cases.model import SCHEMA, Case, Config, Sequence
@@ -46,36 +46,36 @@ class Refuses(OracleSubject):
         raise Rejection("P-LEN", 0, "seqlen_q", "no")
 
 
-def compared(*cases: Case, **subjects: OracleSubject) -> Comparison:
-    comparison = Comparison(subjects)
+def compared(*cases: Case, **subjects: OracleSubject) -> Agreement:
+    agreement = Agreement(subjects)
     for case in cases:
-        comparison.run(case)
-    return comparison
+        agreement.run(case)
+    return agreement
 
 
-def groups_of(comparison: Comparison, name: str) -> dict[tuple[tuple[str, ...], ...], int]:
-    return dict(comparison.fields[name].counts)
+def groups_of(agreement: Agreement, name: str) -> dict[tuple[tuple[str, ...], ...], int]:
+    return dict(agreement.fields[name].counts)
 
 
 def test_all_agree() -> None:
-    comparison = compared(VALID, BROKEN, a=OracleSubject(), b=OracleSubject())
-    assert comparison.compared
-    assert not comparison.differs
-    assert groups_of(comparison, "positions") == {((ORACLE, "a", "b"),): 1}
-    assert groups_of(comparison, ANSWER) == {((ORACLE, "a", "b"),): 2}
-    assert comparison.fields["positions"].between("a", ORACLE) == (0, 1)
+    agreement = compared(VALID, BROKEN, a=OracleSubject(), b=OracleSubject())
+    assert agreement.compared
+    assert not agreement.differs
+    assert groups_of(agreement, "positions") == {((ORACLE, "a", "b"),): 1}
+    assert groups_of(agreement, ANSWER) == {((ORACLE, "a", "b"),): 2}
+    assert agreement.fields["positions"].between("a", ORACLE) == (0, 1)
 
 
 def test_two_that_agree_against_the_oracle_are_seen_as_such() -> None:
     late = Off("late", lambda field: field + 1)
-    comparison = compared(VALID, a=late, b=OracleSubject(), c=late)
-    (groups,) = groups_of(comparison, "positions")
+    agreement = compared(VALID, a=late, b=OracleSubject(), c=late)
+    (groups,) = groups_of(agreement, "positions")
     assert groups == ((ORACLE, "b"), ("a", "c"))
-    example = comparison.fields["positions"].examples[groups]
+    example = agreement.fields["positions"].examples[groups]
     assert (example.index, example.says) == ((0,), ("1", "2"))
-    assert comparison.fields["positions"].between("a", "c") == (0, 1)
-    assert comparison.fields["positions"].between("a", "b") == (1, 1)
-    assert set(groups_of(comparison, "input_ids")) == {((ORACLE, "a", "b", "c"),)}
+    assert agreement.fields["positions"].between("a", "c") == (0, 1)
+    assert agreement.fields["positions"].between("a", "b") == (1, 1)
+    assert set(groups_of(agreement, "input_ids")) == {((ORACLE, "a", "b", "c"),)}
 
 
 def test_the_cell_shown_is_one_that_tells_most_apart() -> None:
@@ -87,16 +87,16 @@ def test_the_cell_shown_is_one_that_tells_most_apart() -> None:
 
         return change
 
-    comparison = compared(VALID, a=Off("a", last(0)), b=Off("b", last(5)))
-    (example,) = comparison.fields["positions"].examples.values()
+    agreement = compared(VALID, a=Off("a", last(0)), b=Off("b", last(5)))
+    (example,) = agreement.fields["positions"].examples.values()
     assert (example.index, example.says) == ((1,), ("2", "3", "8"))
 
 
 def test_form_counts_and_cells_that_are_not_defined_do_not() -> None:
     wide = Off("wide", lambda field: field.astype(np.int64))
     gone = Off("gone", lambda field: None)
-    comparison = compared(VALID, a=wide, b=gone)
-    ((groups, example),) = comparison.fields["positions"].examples.items()
+    agreement = compared(VALID, a=wide, b=gone)
+    ((groups, example),) = agreement.fields["positions"].examples.items()
     assert groups == ((ORACLE,), ("a",), ("b",))
     assert example.says == ("int32[2]", "dtype int64, want int32", "the field is missing")
 
@@ -114,27 +114,27 @@ def test_form_counts_and_cells_that_are_not_defined_do_not() -> None:
             ),
         ),
     )
-    comparison = compared(tables, a=Off("a", undefined, "block_tables"), b=OracleSubject())
-    assert set(groups_of(comparison, "block_tables")) == {((ORACLE, "a", "b"),)}
+    agreement = compared(tables, a=Off("a", undefined, "block_tables"), b=OracleSubject())
+    assert set(groups_of(agreement, "block_tables")) == {((ORACLE, "a", "b"),)}
 
 
 def test_answers_are_compared_too() -> None:
-    comparison = compared(VALID, BROKEN, a=Refuses(), b=OracleSubject())
-    assert groups_of(comparison, ANSWER) == {((ORACLE, "b"), ("a",)): 2}
-    says = comparison.fields[ANSWER].examples[((ORACLE, "b"), ("a",))].says
+    agreement = compared(VALID, BROKEN, a=Refuses(), b=OracleSubject())
+    assert groups_of(agreement, ANSWER) == {((ORACLE, "b"), ("a",)): 2}
+    says = agreement.fields[ANSWER].examples[((ORACLE, "b"), ("a",))].says
     assert says in {("builds it", "refuses it for P-LEN"), ("refuses it for P-TABLE", "refuses it for P-LEN")}
-    assert set(groups_of(comparison, "positions")) == {((ORACLE, "b"),)}  # a has no say
+    assert set(groups_of(agreement, "positions")) == {((ORACLE, "b"),)}  # a has no say
 
 
 def test_what_is_not_claimed_is_no_difference() -> None:
     a, b = OracleSubject(), OracleSubject()
     a.capabilities = dataclasses.replace(a.capabilities, fields=frozenset({"positions"}))
     b.capabilities = dataclasses.replace(b.capabilities, paths=frozenset({"decode"}))
-    comparison = compared(VALID, a=a, b=b)
-    assert not comparison.differs
-    assert set(groups_of(comparison, "positions")) == {((ORACLE, "a"),)}
-    assert "input_ids" not in comparison.fields
-    assert comparison.unsupported == {"b": 1}
+    agreement = compared(VALID, a=a, b=b)
+    assert not agreement.differs
+    assert set(groups_of(agreement, "positions")) == {((ORACLE, "a"),)}
+    assert "input_ids" not in agreement.fields
+    assert agreement.unsupported == {"b": 1}
     assert not compared(VALID, b=b).compared
 
 

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 
 from inputmeta import engine, oracle
 from inputmeta.conformance.cases.model import Case
-from inputmeta.conformance.cases.request import step_request
+from inputmeta.conformance.cases.request import Request, step_request
 from inputmeta.conformance.check.containers import (
     computes_again_after_a_clean,
     consumer_view_is_a_view,
@@ -18,7 +18,6 @@ from inputmeta.conformance.check.containers import (
 )
 from inputmeta.conformance.check.relations import RelationError
 from inputmeta.conformance.generate import Profile, batches
-from inputmeta.conformance.subjects.base import Request
 from inputmeta.conformance.subjects.engine import EngineSubject, engine_config
 
 BOUNDED = settings(max_examples=100, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))

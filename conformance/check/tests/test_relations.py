@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, given, settings
 
 from inputmeta import oracle
 from inputmeta.conformance.cases.model import Case
-from inputmeta.conformance.cases.request import step_request
+from inputmeta.conformance.cases.request import Request, step_request
 from inputmeta.conformance.check.relations import (
     RelationError,
     contributions_land,
@@ -17,7 +17,6 @@ from inputmeta.conformance.check.relations import (
 from inputmeta.conformance.generate import Profile, batches
 from inputmeta.conformance.mutants.formulas import fault_subject
 from inputmeta.conformance.subjects import Subject, load_subject
-from inputmeta.conformance.subjects.base import Request
 
 SUBJECTS = ("oracle", "engine")
 CONTEXT_PARALLEL = Profile(paths=("prompt",), max_cp_size=8, yoco_modes=("off", "compact"), invalid=0, tiers=("small",))

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from inputmeta.conformance import exits
 from inputmeta.conformance.campaign.fuzz import fuzz
-from inputmeta.conformance.campaign.runs import profile_for
+from inputmeta.conformance.campaign.generated import profile_for
 from inputmeta.conformance.cases.model import SCHEMA, Case, Config, Sequence
 from inputmeta.conformance.cases.request import step_request
 from inputmeta.conformance.check.runner import run_case

@@ -3,9 +3,9 @@
 from random import Random
 
 from inputmeta import engine, oracle
+from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.check.buffers import PATTERNS, Arena
 from inputmeta.conformance.check.compare import Wanted, compare_field
-from inputmeta.conformance.subjects.base import Request
 from inputmeta.conformance.subjects.engine import engine_config, engine_sequences
 from inputmeta.conformance.subjects.engine_cuda import DeviceCopies
 

@@ -1,0 +1,86 @@
+"""How a campaign is shown: progress while it runs, then its counts and the coverage table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rich.progress import Progress
+
+from inputmeta.conformance import exits
+from inputmeta.conformance.campaign.fuzz import Campaign
+from inputmeta.conformance.campaign.judging import Known, Run
+from inputmeta.conformance.cases.model import Origin
+from inputmeta.conformance.check.verdicts import Verdict
+from inputmeta.conformance.console import say
+
+
+def show_on(bar: Progress, *, by_cases: bool = False) -> Callable[[Campaign], None]:
+    """Progress of a campaign on a bar: by seconds, or by cases."""
+    task = bar.task_ids[0]
+
+    def show(campaign: Campaign) -> None:
+        done = campaign.cases if by_cases else bar.tasks[0].elapsed
+        state = "shrinking" if campaign.failures else "fuzzing"
+        bar.update(task, completed=done or 0, description=f"{state} {campaign.cases} cases {verdict_counts(campaign)}")
+
+    return show
+
+
+def verdict_counts(campaign: Campaign) -> str:
+    """``PASS 12 MISMATCH 1``."""
+    return " ".join(f"{verdict} {campaign.verdicts[verdict]}" for verdict in Verdict if campaign.verdicts[verdict])
+
+
+def summary(campaign: Campaign) -> str:
+    """One line a campaign, and one for what the subject does not claim."""
+    speed = f"{campaign.cases} cases in {campaign.seconds:.1f} s, {campaign.cells} cells compared"
+    line = f"{speed}: {verdict_counts(campaign)}"
+    if campaign.unsupported:
+        names = ", ".join(f"{name} ({count})" for name, count in sorted(campaign.unsupported.items()))
+        line += f"\nnot claimed by {campaign.subject.name}, in cases: {names}"
+    return line
+
+
+def coverage_text(campaign: Campaign, *, full: bool) -> str:
+    """The coverage table: a line a formula (or a feature), then every reachable feature that was not visited.
+
+    A campaign that ended at a failure gets the first line alone.
+    """
+    rows = campaign.coverage.rows(campaign.profile)
+    unvisited = [] if campaign.failures else campaign.coverage.unvisited(campaign.profile)
+    lines = [f"coverage: {sum(1 for row in rows if row.count)} of {len(rows)} features visited"]
+    if campaign.failures:
+        lines[0] += " before the first failure"
+    elif full:
+        lines += [f"  {row.count:8}  {row.id}  {row.text}" for row in rows]
+    else:
+        groups: dict[str, list[str]] = {}
+        for row in rows:
+            group, _, name = row.id.partition(":")
+            groups.setdefault(group, []).append(f"{name} {row.count}")
+        lines += [f"  {group:11} {', '.join(names)}" for group, names in groups.items()]
+    lines += [f"  not visited, though reachable: {row.id}  {row.text}" for row in unvisited]
+    return "\n".join(lines)
+
+
+def conclude(campaign: Campaign, run: Run) -> int:
+    """Judge the failures of a campaign, the smallest case first; its exit code."""
+    for signature, entry in sorted(campaign.known_seen.items()):
+        say(str(Known(signature, entry)))
+    run.failing |= campaign.known_seen.keys()
+    origin = Origin(found_by="fuzz", seed=campaign.seed, minimised_by="hypothesis")
+    new = 0
+    for failure in campaign.failures.by_size():
+        told = run.judge(failure, origin=origin)
+        if isinstance(told, Known):
+            run.failing.add(told.signature)
+            say(str(told))
+            continue
+        run.failing.add(told.finding.signature)
+        new += 1
+        say(f"\n{told}")
+    if campaign.lost is not None:
+        say(f"the subject could not be started again: {campaign.lost}")
+    if new:
+        return exits.DIFFERS
+    return exits.CONFORMS if campaign.ran else exits.NOTHING_RAN

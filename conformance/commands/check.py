@@ -1,0 +1,90 @@
+"""The command ``check``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from inputmeta.conformance import exits
+from inputmeta.conformance.campaign.fuzz import fuzz
+from inputmeta.conformance.campaign.generated import ROUND_EXAMPLES, claimed_paths, profile_for
+from inputmeta.conformance.campaign.judging import Run, opened, run_cases
+from inputmeta.conformance.cases.corpus import bundled_corpus, load_corpus
+from inputmeta.conformance.commands.campaign_text import conclude, coverage_text, show_on, summary
+from inputmeta.conformance.commands.options import (
+    MEMORY_LIMIT,
+    SAVE_DIR,
+    TIMEOUT,
+    CommandOption,
+    InProcessOption,
+    JsonOption,
+    KnownOption,
+    MemoryOption,
+    PathOption,
+    SaveDirOption,
+    SubjectOption,
+    TimeoutOption,
+    WriteKnownOption,
+    command_app,
+    known_in,
+    one_line_errors,
+)
+from inputmeta.conformance.console import progress, say
+from inputmeta.conformance.workers.target import Target
+
+app = command_app()
+
+
+@app.command()
+def check(
+    subject: SubjectOption = "engine",
+    corpus: Annotated[Path | None, typer.Option(help="folder of cases; the installed corpus if left out")] = None,
+    examples: Annotated[int, typer.Option(min=0, help="generated cases, rounded up to hundreds")] = 1000,
+    seed: Annotated[int, typer.Option(min=0, help="of the generated cases")] = 0,
+    path: PathOption = None,
+    save_dir: SaveDirOption = SAVE_DIR,
+    command: CommandOption = None,
+    json: JsonOption = False,
+    in_process: InProcessOption = False,
+    timeout: TimeoutOption = TIMEOUT,
+    memory_limit: MemoryOption = MEMORY_LIMIT,
+    known_failures: KnownOption = None,
+    write_known_failures: WriteKnownOption = None,
+) -> None:
+    """Run the corpus, then generated cases: the same ones for the same seed. For CI.
+
+    A known failure that no longer fails, or that nothing in this run could be, is an error.
+
+    Example: `inputmeta check --subject my_engine.adapter:build --known-failures known.txt`
+    """
+    target = Target(subject, command, json, in_process, timeout, memory_limit)
+    with one_line_errors(), opened(target, save_dir, known_in(known_failures)) as run:
+        code = run_check(run, corpus or bundled_corpus(), examples=examples, seed=seed, paths=path)
+        run.finish(write_known_failures)
+    raise typer.Exit(code)
+
+
+def run_check(run: Run, corpus: Path, *, examples: int, seed: int, paths: Sequence[str] | None) -> int:
+    """Corpus, then generated cases; prints the result and returns the exit code."""
+    claimed = claimed_paths(run.subject, paths)
+    counts = run_cases(run, load_corpus(corpus), paths=claimed)
+    say(f"corpus {corpus.name}: {counts}")
+    rounds = -(-examples // ROUND_EXAMPLES)
+    code = exits.DIFFERS if counts.failed else exits.CONFORMS
+    ran = counts.passed + counts.known
+    if rounds and claimed:
+        profile = profile_for(run.subject, claimed)
+        with progress(rounds * ROUND_EXAMPLES) as bar:
+            shown = show_on(bar, by_cases=True)
+            campaign = fuzz(run.session, profile, seed_value=seed, rounds=rounds, known=run.known, on_case=shown)
+        say(f"generated, seed {seed}: " + summary(campaign))
+        say(coverage_text(campaign, full=False))
+        code = max(code, conclude(campaign, run))
+        ran += campaign.ran
+    for entry in run.known.unused():
+        say(run.known.complaint(entry))
+        code = exits.DIFFERS
+    return exits.NOTHING_RAN if code == exits.CONFORMS and not ran else code

@@ -1,0 +1,45 @@
+"""The command ``fields``."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from inputmeta import oracle
+from inputmeta.conformance.commands.options import PathOption, command_app
+from inputmeta.conformance.console import say
+
+app = command_app()
+
+
+@app.command()
+def fields(
+    path: PathOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="the declarations as JSON")] = False,
+) -> None:
+    """List the declared fields: name, formula, dtype, shape, paths, where they are defined.
+
+    Example: `inputmeta fields --path decode`
+    """
+    print_fields(frozenset(path or oracle.PATHS), as_json=as_json)
+
+
+def print_fields(paths: frozenset[str], *, as_json: bool) -> None:
+    """List the declarations of the fields that exist on one of ``paths``."""
+    chosen = [field for field in oracle.FIELDS.values() if paths & frozenset(field.paths)]
+    if as_json:
+        say(json.dumps([field_facts(field) for field in chosen], indent=1))
+        return
+    for field in chosen:
+        bucket = f".<{field.bucket} ratio>" if field.bucket else ""
+        say(f"{field.name}{bucket}  {field.dtype}[{', '.join(field.shape)}]  {field.formula}  {', '.join(field.paths)}")
+        say(f"    {field.meaning} Unit: {field.unit}. Defined: {field.defined}.")
+
+
+def field_facts(field: oracle.Field) -> dict[str, object]:
+    """A declaration as JSON values."""
+    names = ("name", "formula", "formulas", "paths", "dtype", "shape", "bucket", "rows", "defined", "unit", "meaning")
+    facts = {name: getattr(field, name) for name in names}
+    return {name: sorted(value) if isinstance(value, frozenset) else value for name, value in facts.items()}

@@ -1,0 +1,90 @@
+"""The command ``fuzz``."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from inputmeta import oracle
+from inputmeta.conformance import exits
+from inputmeta.conformance.campaign.fuzz import fuzz as run_campaign
+from inputmeta.conformance.campaign.generated import claimed_paths, profile_for
+from inputmeta.conformance.campaign.judging import Run, opened
+from inputmeta.conformance.commands.campaign_text import conclude, coverage_text, show_on, summary
+from inputmeta.conformance.commands.options import (
+    MEMORY_LIMIT,
+    SAVE_DIR,
+    TIMEOUT,
+    CommandOption,
+    InProcessOption,
+    JsonOption,
+    KnownOption,
+    MemoryOption,
+    PathOption,
+    SaveDirOption,
+    SubjectOption,
+    TimeoutOption,
+    WriteKnownOption,
+    command_app,
+    known_in,
+    one_line_errors,
+)
+from inputmeta.conformance.console import notice, progress, say
+from inputmeta.conformance.workers.target import Target
+
+app = command_app()
+
+
+@app.command()
+def fuzz(
+    subject: SubjectOption = "engine",
+    seconds: Annotated[float, typer.Option(min=0, help="how long to generate; shrinking may add 45 s")] = 60.0,
+    seed: Annotated[int | None, typer.Option(min=0, help="printed; drawn if left out")] = None,
+    path: PathOption = None,
+    save_dir: SaveDirOption = SAVE_DIR,
+    coverage: Annotated[bool, typer.Option("--coverage", help="print every feature, not a line a formula")] = False,
+    command: CommandOption = None,
+    json: JsonOption = False,
+    in_process: InProcessOption = False,
+    timeout: TimeoutOption = TIMEOUT,
+    memory_limit: MemoryOption = MEMORY_LIMIT,
+    known_failures: KnownOption = None,
+    write_known_failures: WriteKnownOption = None,
+) -> None:
+    """Generate batches until the time is up or the subject differs from the oracle.
+
+    A failure is shrunk, replayed in fresh workers and in a warm one, saved as a case file, described, and printed with
+    the command that replays it. Every run prints its seed and a table of the domain features it visited; a reachable
+    feature that was not is named. Known failures do not end the run.
+
+    Example: `inputmeta fuzz --subject my_engine.adapter:build --seconds 20 --seed 1`
+    """
+    chosen = secrets.randbelow(2**31) if seed is None else seed
+    target = Target(subject, command, json, in_process, timeout, memory_limit)
+    with one_line_errors(), opened(target, save_dir, known_in(known_failures)) as run:
+        code = run_fuzz(run, seconds, chosen, path, full_coverage=coverage)
+        run.finish(write_known_failures)
+    raise typer.Exit(code)
+
+
+def run_fuzz(run: Run, seconds: float, seed: int, paths: Sequence[str] | None, *, full_coverage: bool) -> int:
+    """Fuzz one subject; prints the result and returns the exit code."""
+    subject = run.subject
+    claimed = claimed_paths(subject, paths)
+    if not claimed:
+        say(f"nothing to fuzz: {subject.name} claims none of the paths {', '.join(paths or oracle.PATHS)}")
+        return exits.NOTHING_RAN
+    profile = profile_for(subject, claimed)
+    say(f"fuzz {subject.name}: seed {seed}, {seconds:g} s, paths {', '.join(profile.paths)}")
+    with progress(seconds) as bar:
+        shown = show_on(bar)
+        campaign = run_campaign(run.session, profile, seed_value=seed, seconds=seconds, known=run.known, on_case=shown)
+    say(summary(campaign))
+    say(coverage_text(campaign, full=full_coverage))
+    code = conclude(campaign, run)
+    for entry in run.known.unused():
+        notice(run.known.complaint(entry))
+    return code
