@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from .batch import expected_fields
-from .declaration import EXPANSIONS, Field, Layout, flat_key
+from .declaration import EXPANSIONS, Cell, Field, Layout, flat_key
 from .errors import (
     Int32Error,
     LengthError,
@@ -20,17 +20,20 @@ from .errors import (
 )
 from .fields import FIELDS, keys_of
 from .formulas import FORMULAS, PRECONDITIONS
-from .inputs import PATHS, GatherInputs, MetadataConfig, Path, SequenceMetadata
+from .inputs import CONFIG_ARRAYS, PATHS, SEQUENCE_ARRAYS, GatherInputs, MetadataConfig, Path, SequenceMetadata
 from .preconditions import violations
 from .shapes import field_shapes
 from .sheet import ExpectedField
 
 __all__ = [
+    "CONFIG_ARRAYS",
     "EXPANSIONS",
     "FIELDS",
     "FORMULAS",
     "PATHS",
     "PRECONDITIONS",
+    "SEQUENCE_ARRAYS",
+    "Cell",
     "ExpectedField",
     "Field",
     "GatherInputs",

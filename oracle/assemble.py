@@ -14,7 +14,7 @@ from .mirror import mirror_length, mirror_selection
 from .rows import Chunk, Query, Selection, chunks_of, query_selection, total_queries
 from .sheet import Sheet
 from .sliding_window import ring_store_slot, window_load_plan
-from .units import NO_SEQUENCE, NO_SLOT, CompressedToken, Rank, Ratio, Token, ceiling_division
+from .units import Block, CompressedToken, Ratio, Token, ceiling_division
 from .zos import gathered_input_id
 
 
@@ -31,7 +31,7 @@ class Batch:
     rows: Sequence[int] | None
     queries: Selection
     mirrored: Selection
-    max_num_blocks: int
+    max_num_blocks: Block
     gather: GatherInputs | None
     expand: frozenset[str]
 
@@ -42,7 +42,7 @@ class Batch:
 
     def per_block(self, ratio: Ratio) -> CompressedToken:
         """Compressed tokens of a ratio in one block."""
-        return compressed_per_block(Token(self.config.block_size), ratio)
+        return compressed_per_block(self.config.block, ratio)
 
 
 def batch_of(
@@ -60,8 +60,8 @@ def batch_of(
     queries = query_selection(chunks, rows)
     mirrored = queries
     if path == "prompt" and config.cp_size > 1:
-        mirrored = mirror_selection(chunks, [Token(0)] * len(chunks), Rank(config.cp_rank), config.cp_size, rows)
-    counts = [block_count(chunk.seqlen_k, Token(config.block_size), config.ca_ratios[0]) for chunk in chunks]
+        mirrored = mirror_selection(chunks, [Token(0)] * len(chunks), config.rank, config.cp_size, rows)
+    counts = [block_count(chunk.seqlen_k, config.block, config.ca_ratios[0]) for chunk in chunks]
     width = table_width(counts, max_num_blocks)
     return Batch(path, config, chunks, rows, queries, mirrored, width, gather, expand)
 
@@ -81,7 +81,7 @@ def sheet_of(batch: Batch) -> Sheet:
         "max_num_blocks": batch.max_num_blocks,
     }
     for ratio in config.dense:
-        sizes[f"ca_width.{ratio}"] = dense_width(Token(config.max_model_len), ratio)
+        sizes[f"ca_width.{ratio}"] = dense_width(config.longest, ratio)
     if batch.path == "prompt":
         sizes |= prompt_sizes(batch)
     return Sheet(batch.path, config, sizes)
@@ -92,8 +92,8 @@ def prompt_sizes(batch: Batch) -> dict[str, int]:
     config = batch.config
     chunks = batch.chunks
     lengths = [chunk.seqlen_q for chunk in chunks]
-    window = Token(config.window_size)
-    ring = Token(config.swa_block_size)
+    window = config.window
+    ring = config.ring
     plans = (
         window_load_plan(
             chunk.index,
@@ -101,7 +101,7 @@ def prompt_sizes(batch: Batch) -> dict[str, int]:
             q_start=chunk.q_start,
             window_size=window,
             swa_block_size=ring,
-            swa_valid_start=Token(chunk.sequence.swa_valid_start),
+            swa_valid_start=chunk.valid_start,
         )
         for chunk in chunks
     )
@@ -127,7 +127,7 @@ def add_common(sheet: Sheet, batch: Batch) -> None:
     """Chapter 2 and F-RING: the query-aligned fields of every path."""
     config = batch.config
     force = config.force_load_balance
-    ring = Token(config.swa_block_size)
+    ring = config.ring
 
     def valid(query: Query) -> bool:
         return common.is_valid_token(query.chunk.sequence.is_placeholder)
@@ -141,14 +141,14 @@ def add_common(sheet: Sheet, batch: Batch) -> None:
         place = (chunk.seqlen_q, query.offset, query.position)
         return ring_store_slot(sequence.state_id, ring, *place, is_placeholder=sequence.is_placeholder)
 
-    sheet.column("positions", batch.mirrored, lambda query: query.position, 0)
+    sheet.column("positions", batch.mirrored, lambda query: query.position)
     add_input_ids(sheet, batch)
-    sheet.column("gate_force_random", batch.queries, lambda _: force, neutral=False)
-    sheet.column("valid_token_mask", batch.mirrored, valid, neutral=False)
-    sheet.column("query_indices", batch.mirrored, index, NO_SEQUENCE)
+    sheet.column("gate_force_random", batch.queries, lambda _: force)
+    sheet.column("valid_token_mask", batch.mirrored, valid)
+    sheet.column("query_indices", batch.mirrored, index)
     if config.max_ngram_size > 0:
         add_ngrams(sheet, batch)
-    sheet.column("slot_mapping_store_swa", batch.queries, store, NO_SLOT)
+    sheet.column("slot_mapping_store_swa", batch.queries, store)
 
 
 def add_input_ids(sheet: Sheet, batch: Batch) -> None:
@@ -169,7 +169,7 @@ def add_input_ids(sheet: Sheet, batch: Batch) -> None:
         return gathered_input_id(fresh, gather.prev_sampled, gather.prev_predict, remap, query.offset)
 
     formula = prompt_id if batch.path == "prompt" else decode_id if gather is None else gathered_id
-    sheet.column("input_ids", batch.queries, formula, 0)
+    sheet.column("input_ids", batch.queries, formula)
 
 
 def add_ngrams(sheet: Sheet, batch: Batch) -> None:
@@ -179,7 +179,7 @@ def add_ngrams(sheet: Sheet, batch: Batch) -> None:
     def look_back(query: Query) -> Sequence[int]:
         return common.ngram_row(config, query.chunk.sequence, query.position)
 
-    sheet.matrix("ngram_token_ids", batch.mirrored, look_back, [config.pad_token] * config.max_ngram_size)
+    sheet.matrix("ngram_token_ids", batch.mirrored, look_back)
 
 
 def add_dense_lengths(sheet: Sheet, batch: Batch) -> None:
@@ -187,7 +187,9 @@ def add_dense_lengths(sheet: Sheet, batch: Batch) -> None:
     if "kv_ca_index" not in batch.expand:
         return
     for ratio in batch.config.dense:
-        lengths = [
-            0 if query is None else visible_compressed(query.position, ratio) for query in batch.mirrored.queries
-        ]
-        sheet.put("kv_ca_index_len", lengths, rows=batch.mirrored.rows, bucket=ratio)
+        add_dense_length(sheet, batch, ratio)
+
+
+def add_dense_length(sheet: Sheet, batch: Batch, ratio: Ratio) -> None:
+    """F-CAOFF ``kv_ca_index_len`` of one ratio."""
+    sheet.column("kv_ca_index_len", batch.mirrored, lambda query: visible_compressed(query.position, ratio), ratio)

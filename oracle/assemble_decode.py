@@ -7,8 +7,8 @@ from . import sliding_window as window
 from .assemble import Batch
 from .blocks import block_count, block_table_row
 from .rows import Query
-from .sheet import Cell, Sheet
-from .units import NO_SLOT, Block, CompressedToken, KeyRow, Ratio, Slot, Token
+from .sheet import Sheet
+from .units import CompressedToken, KeyRow, Ratio, Slot, Token
 
 
 def add_boundaries(sheet: Sheet, batch: Batch) -> None:
@@ -32,33 +32,29 @@ def add_compressed(sheet: Sheet, batch: Batch, ratio: Ratio) -> None:
             sequence.block_table, query.position, ratio, per_block, is_placeholder=sequence.is_placeholder
         )
 
-    rows = batch.queries.rows
-    pairs = [(0, NO_SLOT) if query is None else cells(query) for query in batch.queries.queries]
-    sheet.put("positions_c", [pos for pos, _ in pairs], rows=rows, bucket=ratio)
-    sheet.put("slot_mapping_store_ca", [slot for _, slot in pairs], rows=rows, bucket=ratio)
+    sheet.columns(("positions_c", "slot_mapping_store_ca"), batch.queries, cells, ratio)
 
 
 def add_tables(sheet: Sheet, batch: Batch) -> None:
     """F-BLOCKS and the state slots, a copy a row; F-CTXLEN."""
     config = batch.config
-    width = Block(batch.max_num_blocks)
+    width = batch.max_num_blocks
 
     def table_row(query: Query) -> list[int | None]:
         chunk = query.chunk
-        count = block_count(chunk.seqlen_k, Token(config.block_size), config.ca_ratios[0])
+        count = block_count(chunk.seqlen_k, config.block, config.ca_ratios[0])
         return block_table_row(chunk.sequence.block_table, count, width)
 
-    undefined: list[Cell] = [None] * width
     sheet.put("max_num_blocks", [width])
-    sheet.matrix("block_tables", batch.queries, table_row, undefined)
-    sheet.column("state_block_idx", batch.queries, lambda query: query.chunk.sequence.state_id, 0)
-    sheet.column("context_lens", batch.queries, lambda query: key_ranges.context_length(query.position), 0)
+    sheet.matrix("block_tables", batch.queries, table_row)
+    sheet.column("state_block_idx", batch.queries, lambda query: query.chunk.sequence.state_id)
+    sheet.column("context_lens", batch.queries, lambda query: key_ranges.context_length(query.position))
 
 
 def add_window(sheet: Sheet, batch: Batch) -> None:
     """F-SWADEC."""
-    size = Token(batch.config.window_size)
-    ring = Token(batch.config.swa_block_size)
+    size = batch.config.window
+    ring = batch.config.ring
 
     def offset_length(query: Query) -> tuple[Slot, Token]:
         return window.decode_window(query.chunk.sequence.state_id, ring, size, query.position)
@@ -66,14 +62,14 @@ def add_window(sheet: Sheet, batch: Batch) -> None:
     def expanded(query: Query) -> list[int]:
         return window.expand_decode_window(query.chunk.sequence.state_id, ring, size, query.position)
 
-    sheet.matrix("kv_swa_index_offset_len", batch.queries, offset_length, (0, 0))
+    sheet.matrix("kv_swa_index_offset_len", batch.queries, offset_length)
     if "kv_swa_index" in batch.expand:
-        sheet.matrix("kv_swa_index", batch.queries, expanded, [-1] * size)
+        sheet.matrix("kv_swa_index", batch.queries, expanded)
 
 
 def add_sparse_lengths(sheet: Sheet, batch: Batch, ratio: Ratio) -> None:
     """F-KLEN of one sparse ratio."""
-    sheet.column("klen", batch.queries, lambda query: key_ranges.visible_compressed(query.position, ratio), 0, ratio)
+    sheet.column("klen", batch.queries, lambda query: key_ranges.visible_compressed(query.position, ratio), ratio)
 
 
 def add_dense_offsets(sheet: Sheet, batch: Batch, ratio: Ratio) -> None:
@@ -88,6 +84,6 @@ def add_dense_offsets(sheet: Sheet, batch: Batch, ratio: Ratio) -> None:
         table = query.chunk.sequence.block_table
         return key_ranges.expand_decode_dense(table, offset_length(query)[1], per_block, width)
 
-    sheet.matrix("kv_ca_index_offset_len", batch.queries, offset_length, (0, 0), ratio)
+    sheet.matrix("kv_ca_index_offset_len", batch.queries, offset_length, ratio)
     if "kv_ca_index" in batch.expand:
-        sheet.matrix("kv_ca_index", batch.queries, expanded, [-1] * width, ratio)
+        sheet.matrix("kv_ca_index", batch.queries, expanded, ratio)

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from . import common, compressed, key_ranges, mirror
 from . import sliding_window as window
 from .assemble import Batch
+from .declaration import Cell
 from .rows import Chunk, Query, chosen_offsets
-from .sheet import Cell, Sheet
+from .sheet import Sheet
 from .units import CompressedToken, KeyRow, Ratio, Token, prefix_sums
 
 
@@ -70,12 +71,12 @@ def add_key_ranges(sheet: Sheet, batch: Batch) -> None:
             add_dense_offsets(sheet, batch, ratio, bases)
 
 
-def add_load_plan(sheet: Sheet, batch: Batch, ratio: Ratio, bases: Sequence[int]) -> None:
+def add_load_plan(sheet: Sheet, batch: Batch, ratio: Ratio, bases: Sequence[KeyRow]) -> None:
     """F-CAPLAN of one ratio."""
     per_block = batch.per_block(ratio)
     cells: list[int] = []
     for chunk in batch.chunks:
-        destination = KeyRow(bases[chunk.index])
+        destination = bases[chunk.index]
         plan = key_ranges.paged_load_plan(chunk.sequence.block_table, chunk.seqlen_k, ratio, per_block, destination)
         for segment in plan:
             cells.extend(segment)
@@ -83,28 +84,26 @@ def add_load_plan(sheet: Sheet, batch: Batch, ratio: Ratio, bases: Sequence[int]
     sheet.put("total_k_compressed", [bases[-1]], bucket=ratio)
 
 
-def add_sparse_ranges(sheet: Sheet, batch: Batch, ratio: Ratio, bases: Sequence[int]) -> None:
+def add_sparse_ranges(sheet: Sheet, batch: Batch, ratio: Ratio, bases: Sequence[KeyRow]) -> None:
     """F-KS of one ratio; with CP the rows are mirrored and padding is 0, 0 (F-MIRRORKS)."""
 
-    def key_range(query: Query) -> tuple[KeyRow, KeyRow]:
+    def key_range(query: Query) -> tuple[KeyRow, KeyRow, int]:
         chunk = query.chunk
-        base = KeyRow(bases[chunk.index])
+        base = bases[chunk.index]
         if batch.is_mirrored:
-            return mirror.mirrored_key_range(base, chunk.seqlen_q, chunk.seqlen_k, query.offset, ratio)
-        return key_ranges.sparse_range(base, query.position, ratio)
+            begin, end = mirror.mirrored_key_range(base, chunk.seqlen_q, chunk.seqlen_k, query.offset, ratio)
+        else:
+            begin, end = key_ranges.sparse_range(base, query.position, ratio)
+        return begin, end, end - begin
 
-    ranges = [(0, 0) if query is None else key_range(query) for query in batch.mirrored.queries]
-    rows = batch.mirrored.rows
-    sheet.put("ks", [begin for begin, _ in ranges], rows=rows, bucket=ratio)
-    sheet.put("ke", [end for _, end in ranges], rows=rows, bucket=ratio)
-    sheet.put("klen", [end - begin for begin, end in ranges], rows=rows, bucket=ratio)
+    sheet.columns(("ks", "ke", "klen"), batch.mirrored, key_range, ratio)
 
 
-def add_dense_offsets(sheet: Sheet, batch: Batch, ratio: Ratio, bases: Sequence[int]) -> None:
+def add_dense_offsets(sheet: Sheet, batch: Batch, ratio: Ratio, bases: Sequence[KeyRow]) -> None:
     """F-CAOFF of one ratio, in the full layout; expanded in the mirrored one (I-15)."""
 
     def offset_length(query: Query) -> tuple[KeyRow, CompressedToken]:
-        base = KeyRow(bases[query.chunk.index])
+        base = bases[query.chunk.index]
         return key_ranges.prompt_dense_offset(base, query.position, ratio)
 
     width = CompressedToken(sheet.sizes[f"ca_width.{ratio}"])
@@ -112,16 +111,16 @@ def add_dense_offsets(sheet: Sheet, batch: Batch, ratio: Ratio, bases: Sequence[
     def expanded(query: Query) -> list[int]:
         return key_ranges.expand_prompt_dense(*offset_length(query), width)
 
-    sheet.matrix("kv_ca_index_offset_len", batch.queries, offset_length, (0, 0), ratio)
+    sheet.matrix("kv_ca_index_offset_len", batch.queries, offset_length, ratio)
     if "kv_ca_index" in batch.expand:
-        sheet.matrix("kv_ca_index", batch.mirrored, expanded, [-1] * width, ratio)
+        sheet.matrix("kv_ca_index", batch.mirrored, expanded, ratio)
 
 
 def add_window(sheet: Sheet, batch: Batch) -> None:
     """F-SWAPLAN and F-PIVOT."""
     config = batch.config
-    size = Token(config.window_size)
-    ring = Token(config.swa_block_size)
+    size = config.window
+    ring = config.ring
     cells: list[Cell] = []
     for chunk in batch.chunks:
         plan = window.window_load_plan(
@@ -130,29 +129,26 @@ def add_window(sheet: Sheet, batch: Batch) -> None:
             q_start=chunk.q_start,
             window_size=size,
             swa_block_size=ring,
-            swa_valid_start=Token(chunk.sequence.swa_valid_start),
+            swa_valid_start=chunk.valid_start,
         )
         for segment in plan:
             cells.extend(segment)
     sheet.put("load_segments_swa", cells)
     sheet.put("total_k_swa", [window.total_window_keys(len(batch.chunks), size)])
-    sheet.matrix("kv_swa_full_index_pivots", batch.queries, lambda query: full_pivots(batch, query), (0, 0, 0, 0))
+    sheet.matrix("kv_swa_full_index_pivots", batch.queries, lambda query: full_pivots(batch, query))
     if "kv_swa_full_index" in batch.expand:
         sheet.matrix(
-            "kv_swa_full_index",
-            batch.mirrored,
-            lambda query: window.expand_pivots(full_pivots(batch, query), size),
-            [-1] * size,
+            "kv_swa_full_index", batch.mirrored, lambda query: window.expand_pivots(full_pivots(batch, query), size)
         )
 
 
 def full_pivots(batch: Batch, query: Query) -> window.Pivots:
     """F-PIVOT of one row: sec1 = i * W, sec2 = n_seq * W + cu_seqlens_q[i], rect_lo = 0."""
-    size = Token(batch.config.window_size)
+    size = batch.config.window
     chunk = query.chunk
-    history_begin = KeyRow(chunk.index * size)
+    history_begin = window.total_window_keys(chunk.index, size)
     new_begin = KeyRow(len(batch.chunks) * size + chunk.first_row)
-    valid = Token(chunk.sequence.swa_valid_start)
+    valid = chunk.valid_start
     lowest = window.first_visible(query.position, size, Token(0), valid)
     return window.visible_runs(
         history_begin, new_begin, q_start=chunk.q_start, offset=query.offset, window_size=size, lowest_visible=lowest
@@ -174,7 +170,7 @@ def add_mirror(sheet: Sheet, batch: Batch) -> None:
         return mirror.reverse_index(chunk.seqlen_q, query.offset, begins[chunk.index], length, config.cp_size)
 
     force = config.force_load_balance
-    sheet.column("mirror_cp_index", batch.mirrored, lambda query: query.row, -1)
-    sheet.column("mirror_cp_reverse_index", batch.queries, reverse, -1)
-    sheet.column("positions_cp", batch.queries, lambda query: query.position, 0)
-    sheet.column("gate_force_random_cp", batch.mirrored, lambda _: force, neutral=False)
+    sheet.column("mirror_cp_index", batch.mirrored, lambda query: query.row)
+    sheet.column("mirror_cp_reverse_index", batch.queries, reverse)
+    sheet.column("positions_cp", batch.queries, lambda query: query.position)
+    sheet.column("gate_force_random_cp", batch.mirrored, lambda _: force)

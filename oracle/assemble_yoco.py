@@ -10,8 +10,8 @@ from .assemble import Batch
 from .key_ranges import key_bases
 from .rows import Chunk, Query, Selection, chosen_offsets, query_at
 from .sheet import Sheet
-from .sliding_window import Pivots
-from .units import NO_SEQUENCE, NO_SLOT, CompressedToken, KeyRow, Rank, Ratio, Token
+from .sliding_window import Pivots, total_window_keys
+from .units import CompressedToken, KeyRow, Ratio, Token
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,7 @@ def add_truncation(sheet: Sheet, batch: Batch) -> None:
     """F-VIS in mask mode; F-COMPACT, and with CP F-CONTRIB, in compact mode; nothing when off (I-16)."""
     config = batch.config
     if config.yoco_mode == "mask":
-        sheet.matrix(
-            "yoco_mask_swa_index_pivots", batch.queries, lambda query: masked_pivots(batch, query), (0, 0, 0, 0)
-        )
+        sheet.matrix("yoco_mask_swa_index_pivots", batch.queries, lambda query: masked_pivots(batch, query))
     if config.yoco_mode == "compact":
         compact = compact_layout(batch)
         sheet.sizes["consumer_total_q"] = compact.queries.total
@@ -43,27 +41,27 @@ def add_truncation(sheet: Sheet, batch: Batch) -> None:
 
 def rect_lo_of(batch: Batch, chunk: Chunk) -> Token:
     """F-RECT, the first position of a sequence that takes part."""
-    return truncation.rect_begin(Token(chunk.sequence.data_len), Token(batch.config.yoco_prefill_keep_tokens))
+    return truncation.rect_begin(chunk.data_len, batch.config.keep)
 
 
 def clip_of(batch: Batch, chunk: Chunk) -> Token:
     """F-CLIP of one sequence."""
-    data_len = Token(chunk.sequence.data_len)
-    keep = Token(batch.config.yoco_prefill_keep_tokens)
+    data_len = chunk.data_len
+    keep = batch.config.keep
     return truncation.clipped_prefix(data_len, keep, chunk.q_start, chunk.seqlen_q)
 
 
 def masked_pivots(batch: Batch, query: Query) -> Pivots:
     """F-VIS of one row, in the full layout."""
-    size = Token(batch.config.window_size)
+    size = batch.config.window
     chunk = query.chunk
     return truncation.mask_pivots(
-        KeyRow(chunk.index * size),
+        total_window_keys(chunk.index, size),
         KeyRow(len(batch.chunks) * size + chunk.first_row),
         q_start=chunk.q_start,
         offset=query.offset,
         window_size=size,
-        swa_valid_start=Token(chunk.sequence.swa_valid_start),
+        swa_valid_start=chunk.valid_start,
         rect_lo=rect_lo_of(batch, chunk),
     )
 
@@ -89,46 +87,45 @@ def compact_layout(batch: Batch) -> Compact:
 def add_compact(sheet: Sheet, batch: Batch, compact: Compact) -> None:
     """F-COMPACT: lengths, rows, positions, store slots and pivots of the kept rows."""
     config = batch.config
-    keep = Token(config.yoco_prefill_keep_tokens)
+    keep = config.keep
 
     def store(query: Query) -> int:
         chunk = query.chunk
         sequence = chunk.sequence
         return truncation.compact_store_slot(
             sequence.state_id,
-            Token(config.swa_block_size),
+            config.ring,
             is_placeholder=sequence.is_placeholder,
             seqlen_q=chunk.seqlen_q,
             offset=query.offset,
             pos=query.position,
-            data_len=Token(sequence.data_len),
+            data_len=chunk.data_len,
             keep_tokens=keep,
         )
 
     sheet.put("yoco_consumer_total_q", [compact.first_rows[-1]])
     sheet.put("yoco_consumer_cu_seqlens_q", compact.first_rows)
-    sheet.column("yoco_consumer_query_indices", compact.queries, lambda query: query.row, NO_SEQUENCE)
-    sheet.column("yoco_consumer_positions", compact.queries, lambda query: query.position, 0)
-    sheet.column("yoco_consumer_slot_mapping_store_swa", compact.queries, store, NO_SLOT)
+    sheet.column("yoco_consumer_query_indices", compact.queries, lambda query: query.row)
+    sheet.column("yoco_consumer_positions", compact.queries, lambda query: query.position)
+    sheet.column("yoco_consumer_slot_mapping_store_swa", compact.queries, store)
     sheet.matrix(
         "yoco_consumer_swa_index_pivots",
         compact.queries,
         lambda query: compacted_pivots(batch, compact, query),
-        (0, 0, 0, 0),
     )
 
 
 def compacted_pivots(batch: Batch, compact: Compact, query: Query) -> Pivots:
     """F-COMPACT, the pivots of one kept row."""
-    size = Token(batch.config.window_size)
+    size = batch.config.window
     chunk = query.chunk
     return truncation.compact_pivots(
-        KeyRow(chunk.index * size),
+        total_window_keys(chunk.index, size),
         KeyRow(len(batch.chunks) * size + compact.first_rows[chunk.index]),
         q_start=chunk.q_start,
         offset=query.offset,
         window_size=size,
-        swa_valid_start=Token(chunk.sequence.swa_valid_start),
+        swa_valid_start=chunk.valid_start,
         rect_lo=rect_lo_of(batch, chunk),
         clip_prefix=compact.clips[chunk.index],
     )
@@ -137,74 +134,74 @@ def compacted_pivots(batch: Batch, compact: Compact, query: Query) -> Pivots:
 def add_compact_keys(sheet: Sheet, batch: Batch, compact: Compact) -> None:
     """F-COMPACT: ks, ke and dense offsets of the kept rows; bases step over all sequences, as in the full layout."""
     seqlens_k = [chunk.seqlen_k for chunk in batch.chunks]
-    selection = compact.queries
     for ratio in batch.config.sparse:
-        bases = key_bases(seqlens_k, ratio)
-        ranges = [
-            (0, 0)
-            if query is None
-            else key_ranges.sparse_range(KeyRow(bases[query.chunk.index]), query.position, ratio)
-            for query in selection.queries
-        ]
-        sheet.put("yoco_consumer_ks", [begin for begin, _ in ranges], rows=selection.rows, bucket=ratio)
-        sheet.put("yoco_consumer_ke", [end for _, end in ranges], rows=selection.rows, bucket=ratio)
+        add_compact_ranges(sheet, compact, ratio, key_bases(seqlens_k, ratio))
     for ratio in batch.config.dense:
         add_compact_dense(sheet, compact, ratio, key_bases(seqlens_k, ratio))
 
 
-def add_compact_dense(sheet: Sheet, compact: Compact, ratio: Ratio, bases: Sequence[int]) -> None:
+def add_compact_ranges(sheet: Sheet, compact: Compact, ratio: Ratio, bases: Sequence[KeyRow]) -> None:
+    """F-COMPACT, ks and ke of one ratio."""
+
+    def key_range(query: Query) -> tuple[KeyRow, KeyRow]:
+        return key_ranges.sparse_range(bases[query.chunk.index], query.position, ratio)
+
+    sheet.columns(("yoco_consumer_ks", "yoco_consumer_ke"), compact.queries, key_range, ratio)
+
+
+def add_compact_dense(sheet: Sheet, compact: Compact, ratio: Ratio, bases: Sequence[KeyRow]) -> None:
     """F-COMPACT, the dense offsets of one ratio."""
 
     def offset_length(query: Query) -> tuple[KeyRow, CompressedToken]:
-        return key_ranges.prompt_dense_offset(KeyRow(bases[query.chunk.index]), query.position, ratio)
+        return key_ranges.prompt_dense_offset(bases[query.chunk.index], query.position, ratio)
 
-    sheet.matrix("yoco_consumer_kv_ca_index_offset_len", compact.queries, offset_length, (0, 0), ratio)
+    sheet.matrix("yoco_consumer_kv_ca_index_offset_len", compact.queries, offset_length, ratio)
 
 
 def add_compact_mirror(sheet: Sheet, batch: Batch, compact: Compact) -> None:
     """F-ZIGZAG, F-REVERSE and F-MIRRORKS over the kept rows, with the original key lengths."""
     config = batch.config
-    mirrored = mirror.mirror_selection(batch.chunks, compact.clips, Rank(config.cp_rank), config.cp_size, batch.rows)
+    mirrored = mirror.mirror_selection(batch.chunks, compact.clips, config.rank, config.cp_size, batch.rows)
     length = mirror.mirror_length(compact.lengths, config.cp_size)
     begins = mirror.mirror_begins(compact.lengths, config.cp_size)
     sheet.sizes["consumer_mirror_len"] = mirrored.total
 
-    def kept_offset(query: Query) -> Token:
-        return Token(query.offset - compact.clips[query.chunk.index])
-
     def kept_row(query: Query) -> int:
-        return compact.first_rows[query.chunk.index] + kept_offset(query)
+        return compact.first_rows[query.chunk.index] + kept_offset(compact, query)
 
     def reverse(query: Query) -> int:
         index = query.chunk.index
         kept_length = compact.lengths[index]
-        return mirror.reverse_index(kept_length, kept_offset(query), begins[index], length, config.cp_size)
+        return mirror.reverse_index(kept_length, kept_offset(compact, query), begins[index], length, config.cp_size)
 
     sheet.put("yoco_consumer_cp_mirror_len", [length])
-    sheet.column("yoco_consumer_mirror_cp_index", mirrored, kept_row, -1)
-    sheet.column("yoco_consumer_mirror_cp_reverse_index", compact.queries, reverse, -1)
+    sheet.column("yoco_consumer_mirror_cp_index", mirrored, kept_row)
+    sheet.column("yoco_consumer_mirror_cp_reverse_index", compact.queries, reverse)
     for ratio in config.sparse:
-        bases = key_bases([chunk.seqlen_k for chunk in batch.chunks], ratio)
-        ranges = [
-            (0, 0)
-            if query is None
-            else mirror.mirrored_key_range(
-                KeyRow(bases[query.chunk.index]),
-                compact.lengths[query.chunk.index],
-                query.chunk.seqlen_k,
-                kept_offset(query),
-                ratio,
-            )
-            for query in mirrored.queries
-        ]
-        sheet.put("yoco_consumer_mirror_ks", [begin for begin, _ in ranges], rows=mirrored.rows, bucket=ratio)
-        sheet.put("yoco_consumer_mirror_ke", [end for _, end in ranges], rows=mirrored.rows, bucket=ratio)
+        add_mirrored_ranges(sheet, batch, compact, mirrored, ratio)
+
+
+def kept_offset(compact: Compact, query: Query) -> Token:
+    """The place of a kept row among the kept rows of its chunk."""
+    return Token(query.offset - compact.clips[query.chunk.index])
+
+
+def add_mirrored_ranges(sheet: Sheet, batch: Batch, compact: Compact, mirrored: Selection, ratio: Ratio) -> None:
+    """F-MIRRORKS over the kept rows, ks and ke of one ratio."""
+    bases = key_bases([chunk.seqlen_k for chunk in batch.chunks], ratio)
+
+    def key_range(query: Query) -> tuple[KeyRow, KeyRow]:
+        index = query.chunk.index
+        offset = kept_offset(compact, query)
+        return mirror.mirrored_key_range(bases[index], compact.lengths[index], query.chunk.seqlen_k, offset, ratio)
+
+    sheet.columns(("yoco_consumer_mirror_ks", "yoco_consumer_mirror_ke"), mirrored, key_range, ratio)
 
 
 def add_contribution(sheet: Sheet, batch: Batch, compact: Compact) -> None:
     """F-CONTRIB: which full-mirror rows this rank sends, and where each mirrored compact row is found."""
     config = batch.config
-    rank = Rank(config.cp_rank)
+    rank = config.rank
     lengths = [chunk.seqlen_q for chunk in batch.chunks]
     begins = mirror.mirror_begins(lengths, config.cp_size)
     kept = truncation.kept_by_rank(lengths, compact.clips, config.cp_size)
@@ -228,4 +225,4 @@ def add_contribution(sheet: Sheet, batch: Batch, compact: Compact) -> None:
         place = truncation.place_in_contribution(chunk.seqlen_q, clip, query.offset, config.cp_size)
         return truncation.boundary_row(owner, before[chunk.index].get(owner, 0), place, pad_len)
 
-    sheet.column("yoco_cp_boundary_index", mirrored, boundary, -1)
+    sheet.column("yoco_cp_boundary_index", mirrored, boundary)

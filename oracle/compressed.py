@@ -35,7 +35,8 @@ def new_compressed_tokens(q_start: Token, seqlen_k: Token, ratio: Ratio) -> rang
 
 
 def compressed_row_count(q_start: Token, seqlen_k: Token, ratio: Ratio) -> int:
-    """F-NCQ ``max(1, seqlen_k // n - q_start // n)``: rows of a prompt sequence; an empty range takes one row.
+    """F-NCQ ``max(1, seqlen_k // n - q_start // n)``: compressed rows of a prompt sequence; an empty range
+    takes one.
 
     >>> [compressed_row_count(Token(5), Token(end), Ratio(4)) for end in (5, 7, 8, 12, 16)]
     [1, 1, 1, 2, 3]

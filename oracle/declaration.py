@@ -1,12 +1,16 @@
-"""What a field declaration says, and what is derived from it: the paths, shapes and row kinds of a configuration."""
+"""What a field declaration says, and what is derived from it: the paths, shapes, rows and neutral values."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from .inputs import MetadataConfig, Path
+from .inputs import PATHS, MetadataConfig, Path
 from .units import Ratio
+
+Cell = int | bool | None
+"""A cell of a field; None is not defined."""
 
 Dtype = Literal["int32", "bool", "int"]
 Bucket = Literal["ca", "sparse", "dense"]
@@ -15,18 +19,72 @@ RowKind = Literal[
     "sequence",
     "boundary",
     "compressed",
-    "segment",
+    "swa_segment",
+    "ca_segment",
     "mirror",
     "consumer",
     "consumer_mirror",
     "contribution",
     "scalar",
 ]
-Need = Literal["always", "ngram", "cp", "yoco_mask", "yoco_compact", "yoco_compact_cp"]
-"""When a path has the field: always, or with n-grams, with cp_size > 1, with a YoCo mode, with compact mode and CP."""
+ROW_COUNTS: dict[RowKind, tuple[str, ...]] = {
+    "query": ("total_q",),
+    "sequence": ("n_seq",),
+    "boundary": ("n_seq + 1",),
+    "compressed": ("compressed_rows",),
+    "swa_segment": ("swa_segments",),
+    "ca_segment": ("ca_segments",),
+    "mirror": ("cp_mirror_len",),
+    "consumer": ("consumer_total_q",),
+    "consumer_mirror": ("consumer_mirror_len",),
+    "contribution": ("contrib_pad_len",),
+    "scalar": (),
+}
+"""Kind of rows -> the symbolic dimension that counts them; a scalar has none."""
 
 EXPANSIONS: tuple[str, ...] = ("kv_swa_full_index", "kv_swa_index", "kv_ca_index")
 """Fields that are computed on demand from pivots or offsets; ``kv_ca_index_len`` goes with ``kv_ca_index``."""
+
+
+class Columns(NamedTuple):
+    """The cells of one row: the symbolic dimension that counts them ("" for one cell), and their names if they have."""
+
+    width: str
+    names: tuple[str, ...] = ()
+
+
+SINGLE = Columns("")
+RUN = Columns("2", ("offset", "len"))
+PIVOTS = Columns("4", ("P0", "P1", "P2", "P3"))
+SEGMENT = Columns("4", ("src_block_id", "src_begin", "src_end", "dst_offset"))
+LOOK_BACK = Columns("max_ngram_size")
+TABLE = Columns("max_num_blocks")
+WINDOW = Columns("window_size")
+DENSE = Columns("ca_width")
+
+
+@dataclass(frozen=True)
+class Presence:
+    """Where a field exists: its paths, and which configurations of these have it."""
+
+    paths: tuple[Path, ...]
+    has: Callable[[MetadataConfig], bool] = lambda _: True
+
+
+ALL = Presence(PATHS)
+NGRAM = Presence(PATHS, lambda config: config.max_ngram_size > 0)
+EAGER = Presence(("prompt", "decode"))
+DECODE = Presence(("decode", "decode_zos"))
+PROMPT = Presence(("prompt",))
+CP = Presence(("prompt",), lambda config: config.cp_size > 1)
+MASK = Presence(("prompt",), lambda config: config.yoco_mode == "mask")
+COMPACT = Presence(("prompt",), lambda config: config.yoco_mode == "compact")
+COMPACT_CP = Presence(("prompt",), lambda config: config.yoco_mode == "compact" and config.cp_size > 1)
+
+A_QUERY: tuple[tuple[Path, RowKind], ...] = (("decode", "query"), ("decode_zos", "query"))
+"""Decode has a row a query row."""
+A_SEQUENCE: tuple[tuple[Path, RowKind], ...] = (("decode_zos", "sequence"),)
+"""ZOS decode has a row a sequence."""
 
 
 @dataclass(frozen=True)
@@ -37,35 +95,58 @@ class Layout:
     shape: tuple[str, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Field:
     """One field of the metadata, declared once.
 
-    ``shape``: symbolic dimensions; a number stands for itself, the first one counts the rows. ``bucket``: None, or the
-    ratios that the field has an entry for each (flat key ``name.ratio``). ``defined``: "every cell", or the rule.
-    ``other_layouts``, ``other_formulas``: paths where rows or shape, or the primary formula, differ. ``mirrored``: with
-    cp_size > 1 a prompt's rows are the mirrored ones (I-15). ``expansion``: the entry of EXPANSIONS that computes it,
-    None if prepare_* writes it.
+    ``bucket``: None, or the ratios that the field has an entry for each (flat key ``name.ratio``). ``neutral``: every
+    cell of a row without a query (I-3, I-8, I-14), "pad_token" the configuration's; None: not defined, or the field
+    has no such row. ``formulas``: the one that says what the cells hold, then those that it rests on. ``unit``: of each
+    column. ``defined``: "every cell", or the rule. ``other_rows``, ``other_formulas``: paths where the kind of rows, or
+    the first formula, differ. ``mirrored``: with cp_size > 1 a prompt's rows are the mirrored ones (I-15).
+    ``expansion``: the entry of EXPANSIONS that computes it, None if prepare_* writes it.
     """
 
     name: str
-    formula: str
-    formulas: tuple[str, ...]
-    paths: tuple[Path, ...]
+    where: Presence
     dtype: Dtype
     rows: RowKind
-    shape: tuple[str, ...]
+    row_columns: Columns
+    bucket: Bucket | None
+    neutral: Cell | Literal["pad_token"]
+    formulas: tuple[str, ...]
     unit: str
     meaning: str
-    bucket: Bucket | None = None
-    defined: str = "every cell"
-    producer: str = "the step's builder"
-    consumer: str
-    needs: Need = "always"
     mirrored: bool = False
     expansion: str | None = None
-    other_layouts: tuple[tuple[Path, Layout], ...] = ()
+    defined: str = "every cell"
+    other_rows: tuple[tuple[Path, RowKind], ...] = ()
     other_formulas: tuple[tuple[Path | Literal["mirror"], str], ...] = ()
+
+    @property
+    def formula(self) -> str:
+        """The formula that says what the cells hold, on most paths."""
+        return self.formulas[0]
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The paths that have the field under some configuration."""
+        return self.where.paths
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns, () where they have none."""
+        return self.row_columns.names
+
+    @property
+    def shape(self) -> tuple[str, ...]:
+        """Symbolic dimensions on most paths; a number stands for itself, the first one counts the rows."""
+        return self.shape_of(self.rows)
+
+    def shape_of(self, rows: RowKind) -> tuple[str, ...]:
+        """Symbolic dimensions for a kind of rows."""
+        width = self.row_columns.width
+        return (*ROW_COUNTS[rows], width) if width else ROW_COUNTS[rows]
 
     def formula_on(self, path: Path, config: MetadataConfig) -> str:
         """The formula that says what the cells hold on a path; "mirror" is a prompt with cp_size > 1."""
@@ -76,26 +157,18 @@ class Field:
 
     def layout(self, path: Path, config: MetadataConfig) -> Layout:
         """Row kind and symbolic shape on a path: mirrored rows replace query rows under CP."""
-        for other_path, layout in self.other_layouts:
-            if other_path == path:
-                return layout
+        rows = dict(self.other_rows).get(path, self.rows)
         if self.mirrored and path == "prompt" and config.cp_size > 1:
-            return Layout("mirror", ("cp_mirror_len", *self.shape[1:]))
-        return Layout(self.rows, self.shape)
+            rows = "mirror"
+        return Layout(rows, self.shape_of(rows))
+
+    def neutral_cell(self, config: MetadataConfig) -> Cell:
+        """Every cell of a row without a query."""
+        return config.pad_token if self.neutral == "pad_token" else self.neutral
 
     def is_present(self, path: Path, config: MetadataConfig) -> bool:
         """Whether a path has the field under this configuration (whatever is expanded)."""
-        if path not in self.paths:
-            return False
-        with_cp = config.cp_size > 1
-        return {
-            "always": True,
-            "ngram": config.max_ngram_size > 0,
-            "cp": with_cp,
-            "yoco_mask": config.yoco_mode == "mask",
-            "yoco_compact": config.yoco_mode == "compact",
-            "yoco_compact_cp": config.yoco_mode == "compact" and with_cp,
-        }[self.needs]
+        return path in self.paths and self.where.has(config)
 
     def buckets(self, config: MetadataConfig) -> tuple[Ratio | None, ...]:
         """The ratios that the field has an entry for, ascending; (None,) for a field without buckets."""

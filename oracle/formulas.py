@@ -19,12 +19,12 @@ FORMULAS: dict[str, str] = {
     "F-COUNT": "num_reqs = n_seq; total_q = sum of seqlen_q; is_prompt = the path is prompt",
     "F-CSLOT": "slot(c) = block_table[c // b_c] * b_c + c % b_c, b_c = block_size // n",
     "F-NCQ": (
-        "rows of a sequence = max(1, seqlen_k // n - q_start // n)\n"
+        "compressed rows of a sequence = max(1, seqlen_k // n - q_start // n)\n"
         "cu_compressed_seqlens_q = their prefix sums with the leading 0, length n_seq + 1"
     ),
     "F-CPOS": (
         "for c in [q_start // n, seqlen_k // n): positions_c = c * n, slot_mapping_store_ca = slot(c)\n"
-        "empty range: one row 0, -1; placeholder: every row 0, -1"
+        "empty range: one compressed row 0, -1; placeholder: each of them 0, -1"
     ),
     "F-CDEC": (
         "if (pos + 1) % n == 0: c = pos // n, positions_c = c * n, slot_mapping_store_ca = slot(c); otherwise 0, -1\n"
@@ -53,7 +53,7 @@ FORMULAS: dict[str, str] = {
         "kv_swa_index = state_id * B + (pos - len + 1 + k) % B for k < len, then -1"
     ),
     "F-KSTEP": (
-        "rows of a sequence among compressed keys = max(1, seqlen_k // n); base_i = their sum over sequences before i"
+        "compressed key rows of a sequence = max(1, seqlen_k // n); base_i = their sum over sequences before i"
     ),
     "F-CAPLAN": (
         "num = seqlen_k // n; num = 0: [-1, 0, 1, dst]; else a block a segment:\n"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal, Protocol
 
-from .units import CompressedToken, Ratio, Token, ceiling_division
+from .units import CompressedToken, Rank, Ratio, Token, ceiling_division
 
 Path = Literal["prompt", "decode", "decode_zos"]
 PATHS: tuple[Path, ...] = ("prompt", "decode", "decode_zos")
@@ -16,7 +16,8 @@ PATHS: tuple[Path, ...] = ("prompt", "decode", "decode_zos")
 class MetadataConfig:
     """What is fixed for an engine. Lengths in original tokens unless said otherwise.
 
-    ``image_sentinel`` may be None (I-12: no image token). A ratio in both lists is one ca ratio (I-18).
+    ``image_sentinel`` may be None (I-12: no image token). A ratio in both lists is one ca ratio (I-18). The properties
+    are the members with their units.
     """
 
     block_size: int
@@ -34,6 +35,36 @@ class MetadataConfig:
     yoco_prefill_keep_tokens: int = 0
     yoco_mode: Literal["off", "mask", "compact"] = "off"
     force_load_balance: bool = False
+
+    @property
+    def block(self) -> Token:
+        """``block_size``."""
+        return Token(self.block_size)
+
+    @property
+    def window(self) -> Token:
+        """``window_size``, W."""
+        return Token(self.window_size)
+
+    @property
+    def ring(self) -> Token:
+        """``swa_block_size``, B."""
+        return Token(self.swa_block_size)
+
+    @property
+    def longest(self) -> Token:
+        """``max_model_len``."""
+        return Token(self.max_model_len)
+
+    @property
+    def keep(self) -> Token:
+        """``yoco_prefill_keep_tokens``, k."""
+        return Token(self.yoco_prefill_keep_tokens)
+
+    @property
+    def rank(self) -> Rank:
+        """``cp_rank``, r."""
+        return Rank(self.cp_rank)
 
     @property
     def dense(self) -> tuple[Ratio, ...]:
@@ -71,6 +102,19 @@ class SequenceMetadata:
     compressed_tokens: Sequence[int] = ()
     recent_tokens: Sequence[int] = ()
     data_len: int = 0
+
+
+def array_names(kind: type[MetadataConfig] | type[SequenceMetadata]) -> tuple[str, ...]:
+    """The members that hold arrays of integers, in the order in which they are declared.
+
+    >>> array_names(MetadataConfig)
+    ('dense_ratios', 'sparse_ratios', 'lookup_table')
+    """
+    return tuple(member.name for member in fields(kind) if str(member.type).startswith("Sequence["))
+
+
+CONFIG_ARRAYS = array_names(MetadataConfig)
+SEQUENCE_ARRAYS = array_names(SequenceMetadata)
 
 
 class GatherInputs(Protocol):

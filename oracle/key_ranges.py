@@ -1,7 +1,7 @@
 """Chapter 6: which compressed keys a row reads (F-KSTEP, F-CAPLAN, F-KS, F-CAOFF, F-CTXLEN, F-KLEN).
 
 The load plan, ks / ke and the dense offsets step over sequences by one and the same formula, F-KSTEP: a sequence with
-no full compressed token still takes one row.
+no full compressed token still takes one key row.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from .units import CompressedToken, KeyRow, Ratio, Row, Token, prefix_sums
 
 
 def key_rows(seqlen_k: Token, ratio: Ratio) -> CompressedToken:
-    """F-KSTEP ``max(1, seqlen_k // n)``: rows of a sequence in the contiguous buffer of compressed keys.
+    """F-KSTEP ``max(1, seqlen_k // n)``: key rows of a sequence in the contiguous buffer of compressed keys.
 
     >>> [key_rows(Token(length), Ratio(4)) for length in (0, 3, 4, 9)]
     [1, 1, 1, 2]
@@ -22,13 +22,13 @@ def key_rows(seqlen_k: Token, ratio: Ratio) -> CompressedToken:
     return CompressedToken(max(1, full_tokens))
 
 
-def key_bases(seqlens_k: Iterable[Token], ratio: Ratio) -> list[int]:
+def key_bases(seqlens_k: Iterable[Token], ratio: Ratio) -> list[KeyRow]:
     """F-KS ``base_i``: F-KSTEP summed over the sequences before i; the last of n + 1 is ``total_k_compressed``.
 
     >>> key_bases([Token(9), Token(3), Token(4)], Ratio(4))
     [0, 2, 3, 4]
     """
-    return prefix_sums(key_rows(seqlen_k, ratio) for seqlen_k in seqlens_k)
+    return [KeyRow(base) for base in prefix_sums(key_rows(seqlen_k, ratio) for seqlen_k in seqlens_k)]
 
 
 def visible_compressed(pos: Token, ratio: Ratio) -> CompressedToken:

@@ -71,7 +71,7 @@ def dense_product(total_q: int, max_num_blocks: int, config: MetadataConfig) -> 
     >>> dense_product(16384, 1024, config) - 2**31
     0
     """
-    return total_q * max_num_blocks * compressed_per_block(Token(config.block_size), config.dense[0])
+    return total_q * max_num_blocks * compressed_per_block(config.block, config.dense[0])
 
 
 def common_extremes(path: Path, config: MetadataConfig, chunks: Sequence[Chunk]) -> Iterator[Extreme]:
@@ -79,7 +79,7 @@ def common_extremes(path: Path, config: MetadataConfig, chunks: Sequence[Chunk])
     yield Extreme("total_q", None, total_queries(chunks))
     if path != "decode_zos":
         yield Extreme("cu_seqlens_k", None, sum(chunk.seqlen_k for chunk in chunks))
-    ring = Token(config.swa_block_size)
+    ring = config.ring
     for chunk in chunks:
         sequence = chunk.sequence
         if chunk.seqlen_q > 0:
@@ -92,7 +92,7 @@ def common_extremes(path: Path, config: MetadataConfig, chunks: Sequence[Chunk])
         if slot is not None:
             yield Extreme("slot_mapping_store_swa", chunk.index, slot)
         for ratio in config.ca_ratios:
-            per_block = compressed_per_block(Token(config.block_size), ratio)
+            per_block = compressed_per_block(config.block, ratio)
             new = new_compressed_tokens(chunk.q_start, chunk.seqlen_k, ratio)
             slot = highest_compressed_slot(sequence.block_table, new.start, new.stop, per_block)
             if slot is not None:
@@ -100,7 +100,7 @@ def common_extremes(path: Path, config: MetadataConfig, chunks: Sequence[Chunk])
 
 
 def highest_pivot(pivots: Pivots) -> int:
-    """F-LIMIT, the largest row that pivots name, their expansion included: one of the new rows, behind all history.
+    """F-LIMIT, the largest key row that pivots name, expanded or not: a new one, behind all history.
 
     >>> highest_pivot(Pivots(KeyRow(6), Token(2), KeyRow(8), Token(3)))
     10
@@ -113,14 +113,14 @@ def highest_pivot(pivots: Pivots) -> int:
 
 def pivot_extremes(config: MetadataConfig, chunks: Sequence[Chunk]) -> Iterator[Extreme]:
     """F-PIVOT, F-VIS and F-COMPACT: pivots grow with the row, so the last row of a chunk has the largest."""
-    window = Token(config.window_size)
-    keep = Token(config.yoco_prefill_keep_tokens)
+    window = config.window
+    keep = config.keep
     new_begin = total_window_keys(len(chunks), window)
     consumer_row = 0
     for chunk in chunks:
         if chunk.seqlen_q == 0:
             continue
-        data_len = Token(chunk.sequence.data_len)
+        data_len = chunk.data_len
         rect_lo = rect_begin(data_len, keep)
         new = KeyRow(new_begin + chunk.first_row)
         plain = last_pivots(chunk, new, window, Token(0), Token(0))
@@ -138,12 +138,12 @@ def pivot_extremes(config: MetadataConfig, chunks: Sequence[Chunk]) -> Iterator[
 def last_pivots(chunk: Chunk, new_rows_begin: KeyRow, window_size: Token, rect_lo: Token, clip_prefix: Token) -> Pivots:
     """F-PIVOT (rect_lo 0), F-VIS or F-COMPACT of the last row of a chunk."""
     return compact_pivots(
-        KeyRow(chunk.index * window_size),
+        total_window_keys(chunk.index, window_size),
         new_rows_begin,
         q_start=chunk.q_start,
         offset=Token(chunk.seqlen_q - 1),
         window_size=window_size,
-        swa_valid_start=Token(chunk.sequence.swa_valid_start),
+        swa_valid_start=chunk.valid_start,
         rect_lo=rect_lo,
         clip_prefix=clip_prefix,
     )
@@ -184,8 +184,8 @@ def mirror_extremes(config: MetadataConfig, chunks: Sequence[Chunk]) -> Iterator
         yield Extreme("mirror_cp_reverse_index", None, highest)
     if config.yoco_mode != "compact":
         return
-    keep = Token(config.yoco_prefill_keep_tokens)
-    clips = [clipped_prefix(Token(c.sequence.data_len), keep, c.q_start, c.seqlen_q) for c in chunks]
+    keep = config.keep
+    clips = [clipped_prefix(c.data_len, keep, c.q_start, c.seqlen_q) for c in chunks]
     kept = [Token(length - clip) for length, clip in zip(lengths, clips, strict=True)]
     highest = highest_reverse_index(kept, config.cp_size)
     if highest is not None:
@@ -199,15 +199,15 @@ def mirror_extremes(config: MetadataConfig, chunks: Sequence[Chunk]) -> Iterator
 
 def prompt_extremes(config: MetadataConfig, chunks: Sequence[Chunk]) -> Iterator[Extreme]:
     """Prompt: key buffers, load plans, pivots and the mirror. Bases, ks, ke and dense keys lie below the totals."""
-    window = Token(config.window_size)
+    window = config.window
     yield Extreme("total_k_swa", None, total_window_keys(len(chunks), window))
     for ratio in config.ca_ratios:
         bases = key_bases([chunk.seqlen_k for chunk in chunks], ratio)
         yield Extreme(f"total_k_compressed.{ratio}", None, bases[-1])
     for chunk in chunks:
-        valid = Token(chunk.sequence.swa_valid_start)
+        valid = chunk.valid_start
         state_id = chunk.sequence.state_id
-        ring = Token(config.swa_block_size)
+        ring = config.ring
         plan = window_load_plan(
             chunk.index,
             state_id,
@@ -223,10 +223,10 @@ def prompt_extremes(config: MetadataConfig, chunks: Sequence[Chunk]) -> Iterator
 
 def decode_extremes(config: MetadataConfig, chunks: Sequence[Chunk], max_num_blocks: int | None) -> Iterator[Extreme]:
     """Decode: dense offsets and keys, windows, context lengths. A placeholder's reads count too."""
-    counts = [block_count(chunk.seqlen_k, Token(config.block_size), config.ca_ratios[0]) for chunk in chunks]
+    counts = [block_count(chunk.seqlen_k, config.block, config.ca_ratios[0]) for chunk in chunks]
     width = table_width(counts, max_num_blocks)
     yield Extreme("max_num_blocks", None, width)
-    ring = Token(config.swa_block_size)
+    ring = config.ring
     for chunk in chunks:
         yield Extreme("context_lens", chunk.index, chunk.seqlen_k)
         first_read = max(0, chunk.q_start - config.window_size + 1)
@@ -234,7 +234,7 @@ def decode_extremes(config: MetadataConfig, chunks: Sequence[Chunk], max_num_blo
         if slot is not None:
             yield Extreme("kv_swa_index", chunk.index, slot)
         for ratio in config.dense:
-            per_block = compressed_per_block(Token(config.block_size), ratio)
+            per_block = compressed_per_block(config.block, ratio)
             slot = highest_compressed_slot(chunk.sequence.block_table, 0, chunk.seqlen_k // ratio, per_block)
             if slot is not None:
                 yield Extreme(f"kv_ca_index.{ratio}", chunk.index, slot)

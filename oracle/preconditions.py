@@ -10,11 +10,9 @@ from collections.abc import Iterator, Sequence
 
 from .blocks import block_count, table_width
 from .errors import Int32Error, LengthError, NgramError, OutError, PreconditionError, RatioError, StateError, TableError
-from .inputs import MetadataConfig, Path, SequenceMetadata
+from .inputs import SEQUENCE_ARRAYS, MetadataConfig, Path, SequenceMetadata
 from .limits import limit_violations
 from .units import INT32_MAX, Token
-
-SEQUENCE_ARRAYS = ("block_table", "token_ids", "draft_tokens", "compressed_tokens", "recent_tokens")
 
 
 def ratio_violations(config: MetadataConfig) -> Iterator[PreconditionError]:
@@ -88,7 +86,7 @@ def table_violations(config: MetadataConfig, sequences: Sequence[SequenceMetadat
     for index, sequence in enumerate(sequences):
         table = sequence.block_table
         if ratios_hold:
-            needed = block_count(Token(sequence.seqlen_k), Token(config.block_size), config.ca_ratios[0])
+            needed = block_count(Token(sequence.seqlen_k), config.block, config.ca_ratios[0])
             if len(table) < needed:
                 rule = f"covers cdiv(seqlen_k // m, block_size // m) = {needed} blocks"
                 yield TableError(index, "block_table", len(table), rule, f"has {len(table)} blocks")
@@ -163,7 +161,7 @@ def out_violations(
     config: MetadataConfig, sequences: Sequence[SequenceMetadata], max_num_blocks: int | None
 ) -> Iterator[PreconditionError]:
     """P-OUT, the part a batch can show: a caller's block_tables is at least as wide as I-4 says."""
-    counts = [block_count(Token(s.seqlen_k), Token(config.block_size), config.ca_ratios[0]) for s in sequences]
+    counts = [block_count(Token(s.seqlen_k), config.block, config.ca_ratios[0]) for s in sequences]
     needed = table_width(counts, None)
     if max_num_blocks is not None and max_num_blocks < needed:
         rule = f"at least max(1, the largest num_blocks) = {needed} columns"

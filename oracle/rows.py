@@ -25,6 +25,8 @@ class Chunk:
     seqlen_q: Token
     seqlen_k: Token
     q_start: Token
+    valid_start: Token
+    data_len: Token
     first_row: Row
 
 
@@ -58,8 +60,17 @@ def chunks_of(sequences: Sequence[SequenceMetadata]) -> list[Chunk]:
     for index, sequence in enumerate(sequences):
         seqlen_q = Token(sequence.seqlen_q)
         seqlen_k = Token(sequence.seqlen_k)
-        q_start = query_start(seqlen_q, seqlen_k)
-        chunks.append(Chunk(SequenceIndex(index), sequence, seqlen_q, seqlen_k, q_start, first_row))
+        chunk = Chunk(
+            index=SequenceIndex(index),
+            sequence=sequence,
+            seqlen_q=seqlen_q,
+            seqlen_k=seqlen_k,
+            q_start=query_start(seqlen_q, seqlen_k),
+            valid_start=Token(sequence.swa_valid_start),
+            data_len=Token(sequence.data_len),
+            first_row=first_row,
+        )
+        chunks.append(chunk)
         first_row = Row(first_row + seqlen_q)
     return chunks
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from . import assemble
-from .declaration import EXPANSIONS, Field, flat_key
+from .declaration import COMPACT, COMPACT_CP, EXPANSIONS, Field, flat_key
 from .fields import FIELDS
 from .inputs import MetadataConfig, Path, SequenceMetadata
 from .preconditions import ratio_violations
@@ -42,7 +42,7 @@ def field_shapes(
     sheet = assemble.sheet_of(batch)
     shapes = {}
     for field in FIELDS.values():
-        if field.is_present(path, config) and not field.needs.startswith("yoco_compact"):
+        if field.is_present(path, config) and field.where not in (COMPACT, COMPACT_CP):
             for bucket in field.buckets(config):
                 shapes[flat_key(field.name, bucket)] = (field, sheet.shape_of(field, bucket))
     return shapes

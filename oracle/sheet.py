@@ -6,13 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from .declaration import Dtype, Field, flat_key
+from .declaration import Cell, Dtype, Field, flat_key
 from .fields import FIELDS
 from .inputs import MetadataConfig, Path
 from .rows import Query, Selection
 from .units import INT32_MAX, INT32_MIN
-
-Cell = int | bool | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,26 +60,33 @@ class Sheet:
         self.fields[key] = ExpectedField(key, field, bucket, formula, field.dtype, shape, list(cells), rows)
 
     def column(
-        self,
-        name: str,
-        selection: Selection,
-        formula: Callable[[Query], int],
-        neutral: int,
-        bucket: int | None = None,
+        self, name: str, selection: Selection, formula: Callable[[Query], int], bucket: int | None = None
     ) -> None:
-        """Add a field of one cell a row; ``neutral`` is the cell of a row without a query (I-3, I-8)."""
+        """Add a field of one cell a row; a row without a query has the declared neutral one (I-3, I-8)."""
+        neutral = FIELDS[name].neutral_cell(self.config)
         cells = [neutral if query is None else formula(query) for query in selection.queries]
         self.put(name, cells, rows=selection.rows, bucket=bucket)
 
-    def matrix(
+    def columns(
         self,
-        name: str,
+        names: Sequence[str],
         selection: Selection,
-        formula: Callable[[Query], Sequence[Cell]],
-        neutral: Sequence[Cell],
+        formula: Callable[[Query], Sequence[int]],
         bucket: int | None = None,
     ) -> None:
+        """Add several fields of one cell a row that one formula gives together."""
+        answers = [None if query is None else formula(query) for query in selection.queries]
+        for place, name in enumerate(names):
+            neutral = FIELDS[name].neutral_cell(self.config)
+            cells = [neutral if answer is None else answer[place] for answer in answers]
+            self.put(name, cells, rows=selection.rows, bucket=bucket)
+
+    def matrix(
+        self, name: str, selection: Selection, formula: Callable[[Query], Sequence[Cell]], bucket: int | None = None
+    ) -> None:
         """Add a field of several cells a row."""
+        field = FIELDS[name]
+        neutral = [field.neutral_cell(self.config)] * self.shape_of(field, bucket)[1]
         cells: list[Cell] = []
         for query in selection.queries:
             cells.extend(neutral if query is None else formula(query))

@@ -14,7 +14,7 @@ ZERO_FILL = -1
 
 
 class Segment(NamedTuple):
-    """A row of a load plan: copy [source_begin, source_end) of a block to ``destination`` on in the key buffer."""
+    """One copy of a load plan: [source_begin, source_end) of a block to ``destination`` on in the key buffer."""
 
     source_block: int
     source_begin: int
@@ -23,7 +23,7 @@ class Segment(NamedTuple):
 
 
 class Pivots(NamedTuple):
-    """The keys a row sees, as two runs in the buffer [history rows][new rows]: first row and length of each."""
+    """The keys a row sees, as two runs in the buffer [history key rows][new key rows]: first and length of each."""
 
     history_first: KeyRow
     history_length: Token
@@ -59,7 +59,7 @@ def ring_store_slot(
 
 
 def untrusted_history(q_start: Token, window_size: Token, swa_valid_start: Token) -> Token:
-    """F-SWAPLAN ``padding = clamp(swa_valid_start - (q_start - W), 0, W)``: history rows to fill with zeros.
+    """F-SWAPLAN ``padding = clamp(swa_valid_start - (q_start - W), 0, W)``: history key rows to fill with zeros.
 
     Positions before the sequence count too: they lie below any valid start.
 
@@ -112,7 +112,7 @@ def window_load_plan(
 
 
 def total_window_keys(sequences: int, window_size: Token) -> KeyRow:
-    """F-SWAPLAN ``total_k_swa = n_seq * W``, however short the histories are.
+    """F-SWAPLAN ``total_k_swa = n_seq * W``, however short the histories are; of i sequences: where history i begins.
 
     >>> total_window_keys(3, Token(4))
     12
@@ -145,7 +145,7 @@ def visible_runs(
     window_size: Token,
     lowest_visible: Token,
 ) -> Pivots:
-    """F-PIVOT: the keys from ``lo`` up to the row itself, as a run of the history and a run of the new rows.
+    """F-PIVOT: the keys from ``lo`` up to the row itself, as a run of the history and a run of the new key rows.
 
     ``start = min(lo, q_start) - (q_start - W); k_lo = max(lo - q_start, 0);
     P0 = sec1 + start, P1 = W - start, P2 = sec2 + k_lo, P3 = j - k_lo + 1`` with sec1 = ``history_rows_begin``,

@@ -34,7 +34,7 @@ def in_rect(pos: Token, data_len: Token, keep_tokens: Token) -> bool:
 def clipped_prefix(data_len: Token, keep_tokens: Token, q_start: Token, seqlen_q: Token) -> Token:
     """F-CLIP, compact mode: ``clip_prefix = clamp(data_len - k - q_start, 0, seqlen_q - 1)``; 0 when seqlen_q = 0.
 
-    One row of a chunk always stays. (In mask mode nothing is clipped.)
+    One query row of a chunk always stays. (In mask mode nothing is clipped.)
 
     >>> [clipped_prefix(Token(data_len), Token(4), Token(8), Token(3)) for data_len in (0, 12, 13, 14, 15, 99)]
     [0, 0, 1, 2, 2, 2]

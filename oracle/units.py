@@ -1,7 +1,8 @@
 """Units of the integers in the specification, and the few helpers of its notation.
 
-Every quantity of the oracle is an unbounded Python integer; these names only say what it counts, so that a type checker
-refuses to add a block number to a token position by accident.
+Every quantity of the oracle is an unbounded Python integer; these names say what it counts. A type checker refuses a
+plain integer or another unit where a function asks for one, which catches swapped arguments. Arithmetic is not checked:
+``Block(3) + Token(5)`` is an int, and a formula names the unit of its result itself.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ Slot = NewType("Slot", int)
 """A cell of a KV pool or of the state cache."""
 
 Row = NewType("Row", int)
-"""A row of a query-aligned layout (the full, the mirrored, the consumer or the compressed one)."""
+"""A query row, in the full, the mirrored or the compact layout."""
 
 KeyRow = NewType("KeyRow", int)
-"""A row of a contiguous key buffer that a load plan fills, or of the flattened block tables."""
+"""A key row: of a contiguous key buffer that a load plan fills, or of the flattened block tables."""
 
 SequenceIndex = NewType("SequenceIndex", int)
 """The place of a sequence in the batch."""

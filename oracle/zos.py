@@ -46,7 +46,7 @@ def extract(config: MetadataConfig, sequences: Sequence[SequenceMetadata]) -> Me
     """
     chunks = chunks_of(sequences)
     smallest_ratio = config.ca_ratios[0]
-    counts = [block_count(chunk.seqlen_k, Token(config.block_size), smallest_ratio) for chunk in chunks]
+    counts = [block_count(chunk.seqlen_k, config.block, smallest_ratio) for chunk in chunks]
     tables = [chunk.sequence.block_table[:count] for chunk, count in zip(chunks, counts, strict=True)]
     queries = [query for query in query_selection(chunks, None).queries if query is not None]
     tokens = [

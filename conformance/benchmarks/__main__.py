@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from inputmeta import engine
+from inputmeta import engine, oracle
 from inputmeta.conformance.benchmarks.contenders import Operation, construction_run, operations
 from inputmeta.conformance.benchmarks.gpu import report_text, run_gpu_benchmark
 from inputmeta.conformance.benchmarks.measure import interleaved, ratios, spread_of
@@ -54,11 +54,10 @@ def measured(operation: Operation, repeat: int) -> Measured:
 def constructed(workload: Workload, repeat: int) -> Constructed:
     """Times the construction of the engine's sequences, a few times only: it copies up to hundreds of MiB."""
     samples = interleaved({"construct": construction_run(workload)}, min(repeat, CONSTRUCTIONS))
-    arrays = ("block_table", "token_ids", "draft_tokens", "compressed_tokens", "recent_tokens")
     return Constructed(
         workload=workload.name,
         sequences=len(workload.sequences),
-        copied=sum(getattr(sequence, name).nbytes for sequence in workload.sequences for name in arrays),
+        copied=sum(getattr(one, name).nbytes for one in workload.sequences for name in oracle.SEQUENCE_ARRAYS),
         microseconds=spread_of([value / 1e3 for value in samples["construct"]]),
     )
 

@@ -60,7 +60,18 @@ def run_round(
         print_blob=False,
         verbosity=Verbosity.quiet,
     )
-    seed(seed_value * 1_000_003 + index)(draw(given(batches(profile))(use)))()
+
+    def example(case: Case) -> None:  # Hypothesis wants a function of our own
+        use(case)
+
+    seed(seed_value * 1_000_003 + index)(draw(given(batches(profile))(example)))()
+
+
+def generated_cases(profile: Profile, seed_value: int, count: int) -> list[Case]:
+    """The first ``count`` cases of a seed."""
+    cases: list[Case] = []
+    for_each_case(profile, seed_value, count, cases.append)
+    return cases
 
 
 def for_each_case(profile: Profile, seed_value: int, count: int, use: Callable[[Case], None]) -> None:

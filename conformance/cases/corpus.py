@@ -15,16 +15,31 @@ from inputmeta.conformance.cases.model import Case
 from inputmeta.conformance.cases.request import complete_case
 
 SCHEMA_FILE = "case.schema.json"
-BUG_CLASSES = (
-    *("SPEC", "STALE", "SENT", "BT", "WIN", "CHUNK", "OVF", "CMP", "ZERO"),
-    *("CU", "RING", "CP", "AGREE", "ALIAS", "DTYPE", "LOOK", "RANK"),
-)
-"""Classes of fault that a case may guard against; explained in the corpus README."""
+BUG_CLASSES = {
+    "SPEC": "draft and accept accounting, the edge at the longest length",
+    "STALE": "the tail of a reused buffer keeps the last step's values",
+    "SENT": "a padding or dummy sentinel reaches a real slot",
+    "BT": "block-table width, stride or block-size namespace",
+    "WIN": "window edge off by one, or two conventions mixed",
+    "CHUNK": "partial chunk, prefix hit, truncated prefill",
+    "OVF": "an int32 product wraps before it is widened or checked",
+    "CMP": "compression boundary, compressed and raw units mixed",
+    "ZERO": "zero-length query, key or range",
+    "CU": "cu_seqlens with and without the leading 0, lengths taken for ends",
+    "RING": "ring wrap, ring without room for drafts",
+    "CP": "zigzag padding and reordering",
+    "AGREE": "two builders of the same batch disagree",
+    "ALIAS": "aliasing, asynchronous copies, a cached derived view",
+    "DTYPE": "dtype, strides or layout reinterpreted",
+    "LOOK": "n-gram look-back crosses a sequence, a chunk or a draft",
+    "RANK": "ranks disagree after a broadcast",
+}
+"""Classes of fault that a case may guard against -> what goes wrong. The corpus README has the same table."""
 
 
 def bundled_corpus() -> Path:
     """Folder of the corpus that is installed with the package."""
-    return Path(str(files("corpus"))) / "cases"
+    return Path(str(files("inputmeta.corpus"))) / "cases"
 
 
 def case_files(folder: Path) -> list[Path]:

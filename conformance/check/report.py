@@ -16,17 +16,6 @@ from inputmeta.conformance.check.verdicts import Cell, Finding, declared
 SHOWN_ITEMS = 8
 """Array items shown before an ellipsis."""
 
-COLUMNS = {
-    "load_segments_swa": ("src_block_id", "src_begin", "src_end", "dst_offset"),
-    "load_segments_ca": ("src_block_id", "src_begin", "src_end", "dst_offset"),
-    "kv_swa_full_index_pivots": ("P0", "P1", "P2", "P3"),
-    "yoco_mask_swa_index_pivots": ("P0", "P1", "P2", "P3"),
-    "yoco_consumer_swa_index_pivots": ("P0", "P1", "P2", "P3"),
-    "kv_swa_index_offset_len": ("offset", "len"),
-    "kv_ca_index_offset_len": ("offset", "len"),
-    "yoco_consumer_kv_ca_index_offset_len": ("offset", "len"),
-}
-
 
 def describe(finding: Finding, case: Case, command: str, label: str = "") -> str:
     """The whole message of one finding, several lines without a newline at the end. ``label``: how it comes back."""
@@ -106,9 +95,8 @@ def locate(case: Case, step: int, key: str, cell: Cell) -> str:
     if ratio:
         parts.append(f"ratio {ratio}")
     if len(cell.index) > 1:
-        names = COLUMNS.get(field.name)
         column = cell.index[1]
-        parts.append(f"column {column}" + (f" ({names[column]})" if names else ""))
+        parts.append(f"column {column}" + (f" ({field.columns[column]})" if field.columns else ""))
     return f"[{', '.join(map(str, cell.index))}]: " + ", ".join(part for part in parts if part)
 
 

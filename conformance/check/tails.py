@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from inputmeta import oracle
 from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.check.buffers import Shapes
 from inputmeta.conformance.check.compare import Wanted, finding
 from inputmeta.conformance.check.verdicts import Cell, Finding, Verdict, declared
 from inputmeta.conformance.subjects.base import Capabilities
-from inputmeta.oracle import batch
 
 SPARE_ROWS = 3
 """Rows of the buffers past the longest batch of a case."""
@@ -24,9 +24,9 @@ SPARE_ROWS = 3
 
 @dataclass(frozen=True)
 class Tails:
-    """The neutral row of each query-aligned field by flat key, and the rows that the buffers have."""
+    """The neutral cell of each query-aligned field by flat key (None: not defined), and the rows of the buffers."""
 
-    neutral: Mapping[str, Wanted]
+    neutral: Mapping[str, oracle.Cell]
     capacity: int
 
     def shapes(self, shapes: Shapes) -> Shapes:
@@ -38,19 +38,17 @@ class Tails:
 
     def check(self, key: str, want: Wanted, view: np.ndarray, before: np.ndarray, step: int) -> Finding | None:
         """Finding on the rows of ``view`` behind those of ``want``; ``before``: the view before the step."""
-        if key not in self.neutral:
+        neutral = self.neutral.get(key)
+        if neutral is None:
             return None
         rows = want.field.shape[0]
-        neutral = self.neutral[key]
-        wrong = view[rows:] != neutral.values[0]
-        if neutral.defined is not None:
-            wrong &= neutral.defined[0]
+        wrong = view[rows:] != neutral
         if not wrong.any():
             return None
         place = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
         index = (rows + int(place[0]), *(int(i) for i in place[1:]))
         convert = bool if want.field.dtype == "bool" else int
-        cell = Cell(index, convert(view[index]), convert(neutral.values[(0, *index[1:])]))
+        cell = Cell(index, convert(view[index]), neutral)
         untouched = not (wrong & (view[rows:] != before[rows:])).any()
         verdict = Verdict.UNWRITTEN if untouched else Verdict.MISMATCH
         detail = f"rows from {rows} on are past total_q and promised to be neutral"
@@ -66,14 +64,10 @@ def tails_of(requests: list[Request], able: Capabilities) -> Tails:
         return NO_TAILS
     first = requests[0]
     config = first.config
-    # No batch of a decode path is empty (P-LEN), but its fields have a neutral row all the same.
-    empty = batch.build(first.path, config, [], expand=first.expand, max_num_blocks=first.max_num_blocks)
     neutral = {
-        key: Wanted.of(field)
-        for key, field in empty.items()
-        if field.shape
-        and declared(key).layout(first.path, config).rows == "query"
-        and declared(key).name in able.fields
+        key: declared(key).neutral_cell(config)
+        for key in oracle.keys_of(first.path, config, first.expand)
+        if declared(key).layout(first.path, config).rows == "query" and declared(key).name in able.fields
     }
     rows = max(sum(sequence.seqlen_q for sequence in request.sequences) for request in requests)
     return Tails(neutral, max(1, rows) + SPARE_ROWS)

@@ -15,22 +15,14 @@ from inputmeta.conformance.campaign.judging import Run, opened, run_cases
 from inputmeta.conformance.cases.corpus import bundled_corpus, load_corpus
 from inputmeta.conformance.commands.campaign_text import conclude, coverage_text, show_on, summary
 from inputmeta.conformance.commands.options import (
-    MEMORY_LIMIT,
     SAVE_DIR,
-    TIMEOUT,
-    CommandOption,
-    InProcessOption,
-    JsonOption,
     KnownOption,
-    MemoryOption,
     PathOption,
     SaveDirOption,
-    SubjectOption,
-    TimeoutOption,
     WriteKnownOption,
     command_app,
     known_in,
-    one_line_errors,
+    with_target,
 )
 from inputmeta.conformance.console import progress, say
 from inputmeta.conformance.workers.target import Target
@@ -39,18 +31,14 @@ app = command_app()
 
 
 @app.command()
+@with_target()
 def check(
-    subject: SubjectOption = "engine",
+    target: Target,
     corpus: Annotated[Path | None, typer.Option(help="folder of cases; the installed corpus if left out")] = None,
     examples: Annotated[int, typer.Option(min=0, help="generated cases, rounded up to hundreds")] = 1000,
     seed: Annotated[int, typer.Option(min=0, help="of the generated cases")] = 0,
     path: PathOption = None,
     save_dir: SaveDirOption = SAVE_DIR,
-    command: CommandOption = None,
-    json: JsonOption = False,
-    in_process: InProcessOption = False,
-    timeout: TimeoutOption = TIMEOUT,
-    memory_limit: MemoryOption = MEMORY_LIMIT,
     known_failures: KnownOption = None,
     write_known_failures: WriteKnownOption = None,
 ) -> None:
@@ -60,8 +48,7 @@ def check(
 
     Example: `inputmeta check --subject my_engine.adapter:build --known-failures known.txt`
     """
-    target = Target(subject, command, json, in_process, timeout, memory_limit)
-    with one_line_errors(), opened(target, save_dir, known_in(known_failures)) as run:
+    with opened(target, save_dir, known_in(known_failures)) as run:
         code = run_check(run, corpus or bundled_corpus(), examples=examples, seed=seed, paths=path)
         run.finish(write_known_failures)
     raise typer.Exit(code)

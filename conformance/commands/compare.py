@@ -21,9 +21,7 @@ from inputmeta.conformance.cases.request import store_case
 from inputmeta.conformance.check.report import locate
 from inputmeta.conformance.check.verdicts import Cell
 from inputmeta.conformance.commands.options import (
-    MEMORY_LIMIT,
     SAVE_DIR,
-    TIMEOUT,
     InProcessOption,
     JsonOption,
     MemoryOption,
@@ -36,7 +34,7 @@ from inputmeta.conformance.console import fail, plain_text, progress, say
 from inputmeta.conformance.generate import Profile
 from inputmeta.conformance.subjects import Subject
 from inputmeta.conformance.version import VERSION
-from inputmeta.conformance.workers.target import Target
+from inputmeta.conformance.workers.target import MEMORY_LIMIT, TIMEOUT, Target
 
 MAX_TITLE = 4000
 """Characters of a case's title."""
@@ -47,14 +45,14 @@ app = command_app()
 
 @app.command()
 def compare(
-    cases: Annotated[list[Path] | None, typer.Argument(metavar="[CASE…]", help="case files; drawn if none")] = None,
+    cases: Annotated[list[Path] | None, typer.Argument(metavar="[CASE…]", help="case files; generated if none")] = None,
     subject: Annotated[list[str] | None, typer.Option("--subject", "-s", help="what is compared; repeat it")] = None,
     command: Annotated[
         list[str] | None, typer.Option("--subject-command", help="a program that speaks the protocol; may be repeated")
     ] = None,
     json: JsonOption = False,
-    seed: Annotated[int, typer.Option(min=0, help="of the drawn cases")] = 0,
-    count: Annotated[int, typer.Option("--cases", min=1, help="how many cases to draw")] = 300,
+    seed: Annotated[int, typer.Option(min=0, help="of the generated cases")] = 0,
+    count: Annotated[int, typer.Option("--cases", min=1, help="how many cases to generate")] = 300,
     save_dir: SaveDirOption = SAVE_DIR,
     in_process: InProcessOption = False,
     timeout: TimeoutOption = TIMEOUT,
@@ -99,7 +97,7 @@ def labelled(subjects: Sequence[Subject]) -> dict[str, Subject]:
 
 
 def run(agreement: Agreement, files: Sequence[Path], seed: int, count: int) -> None:
-    """Run the files, all read before the first is run; or drawn cases within what any of the subjects claims."""
+    """Run the files, all read before the first is run; or generated cases within what any of the subjects claims."""
     loaded = [load_case(file) for file in files]
     if loaded:
         for case in loaded:

@@ -27,7 +27,10 @@ def add(
     title: Annotated[str | None, typer.Option(help="what the case guards; replaces its title")] = None,
     tag: Annotated[list[str] | None, typer.Option(help="formula, precondition or bug class; may be repeated")] = None,
 ) -> None:
-    """Complete cases (id, expectation, layout) and store them in the corpus."""
+    """Complete cases (id, expectation, layout) and store them in the corpus.
+
+    Example: `inputmeta corpus add inputmeta-failures/f5cb96a8c055ac34.json --title "F-POS: two rows" --tag F-POS`
+    """
     with one_line_errors():
         for case in [load_case(path) for path in cases]:
             changes = {"title": title or case.title, "tags": tuple(tag or case.tags)}
@@ -36,7 +39,10 @@ def add(
 
 @app.command()
 def lint(corpus: FolderOption = None) -> None:
-    """Check files, ids, titles, tags, expectations and layout; one line a problem."""
+    """Check files, ids, titles, tags, expectations and layout; one line a problem.
+
+    Example: `inputmeta corpus lint --corpus tests/cases`
+    """
     with one_line_errors():
         problems = lint_corpus(corpus or bundled_corpus())
     for problem in problems:
@@ -49,7 +55,10 @@ def fmt(
     corpus: FolderOption = None,
     check: Annotated[bool, typer.Option("--check", help="change nothing; exit 1 if something would change")] = False,
 ) -> None:
-    """Bring ids, expectations, layout and the schema up to date; prints the files that change."""
+    """Bring ids, expectations, layout and the schema up to date; prints the files that change.
+
+    Example: `inputmeta corpus fmt --corpus tests/cases --check`
+    """
     with one_line_errors():
         changed = format_corpus(corpus or bundled_corpus(), check=check)
     for path in changed:
@@ -62,7 +71,10 @@ def list_cases(
     corpus: FolderOption = None,
     tag: Annotated[str | None, typer.Option(help="only cases with this tag")] = None,
 ) -> None:
-    """List the cases: id, path, tags, title."""
+    """List the cases: id, path, tags, title.
+
+    Example: `inputmeta corpus list --tag F-RING`
+    """
     with one_line_errors():
         for _, case in load_corpus(corpus or bundled_corpus()):
             if tag is None or tag in case.tags:

@@ -40,6 +40,5 @@ def print_fields(paths: frozenset[str], *, as_json: bool) -> None:
 
 def field_facts(field: oracle.Field) -> dict[str, object]:
     """A declaration as JSON values."""
-    names = ("name", "formula", "formulas", "paths", "dtype", "shape", "bucket", "rows", "defined", "unit", "meaning")
-    facts = {name: getattr(field, name) for name in names}
-    return {name: sorted(value) if isinstance(value, frozenset) else value for name, value in facts.items()}
+    of = ("name", "formula", "formulas", "paths", "dtype", "rows", "shape", "columns", "bucket", "neutral", "defined")
+    return {name: getattr(field, name) for name in (*of, "unit", "meaning")}

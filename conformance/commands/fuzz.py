@@ -15,22 +15,14 @@ from inputmeta.conformance.campaign.generated import claimed_paths, profile_for
 from inputmeta.conformance.campaign.judging import Run, opened
 from inputmeta.conformance.commands.campaign_text import conclude, coverage_text, show_on, summary
 from inputmeta.conformance.commands.options import (
-    MEMORY_LIMIT,
     SAVE_DIR,
-    TIMEOUT,
-    CommandOption,
-    InProcessOption,
-    JsonOption,
     KnownOption,
-    MemoryOption,
     PathOption,
     SaveDirOption,
-    SubjectOption,
-    TimeoutOption,
     WriteKnownOption,
     command_app,
     known_in,
-    one_line_errors,
+    with_target,
 )
 from inputmeta.conformance.console import notice, progress, say
 from inputmeta.conformance.workers.target import Target
@@ -39,18 +31,14 @@ app = command_app()
 
 
 @app.command()
+@with_target()
 def fuzz(
-    subject: SubjectOption = "engine",
+    target: Target,
     seconds: Annotated[float, typer.Option(min=0, help="how long to generate; shrinking may add 45 s")] = 60.0,
     seed: Annotated[int | None, typer.Option(min=0, help="printed; drawn if left out")] = None,
     path: PathOption = None,
     save_dir: SaveDirOption = SAVE_DIR,
     coverage: Annotated[bool, typer.Option("--coverage", help="print every feature, not a line a formula")] = False,
-    command: CommandOption = None,
-    json: JsonOption = False,
-    in_process: InProcessOption = False,
-    timeout: TimeoutOption = TIMEOUT,
-    memory_limit: MemoryOption = MEMORY_LIMIT,
     known_failures: KnownOption = None,
     write_known_failures: WriteKnownOption = None,
 ) -> None:
@@ -63,8 +51,7 @@ def fuzz(
     Example: `inputmeta fuzz --subject my_engine.adapter:build --seconds 20 --seed 1`
     """
     chosen = secrets.randbelow(2**31) if seed is None else seed
-    target = Target(subject, command, json, in_process, timeout, memory_limit)
-    with one_line_errors(), opened(target, save_dir, known_in(known_failures)) as run:
+    with opened(target, save_dir, known_in(known_failures)) as run:
         code = run_fuzz(run, seconds, chosen, path, full_coverage=coverage)
         run.finish(write_known_failures)
     raise typer.Exit(code)

@@ -18,7 +18,7 @@ COMMANDS = {
     "check": "Run the corpus, then generated cases: the same ones for the same seed.",
     "replay": "Run case files, in order and in one worker, and describe every difference.",
     "compare": "Say who agrees with whom, field by field: the oracle and every subject on the same cases.",
-    "trace": "Replay a request trace through a continuous-batching scheduler, checked step by step.",
+    "trace": "Replay a request trace through a continuous-batching scheduler, every step checked against the oracle.",
     "oracle": "Print every expected field of a case as JSON.",
     "fields": "List the declared fields: name, formula, dtype, shape, paths, where they are defined.",
     "subject": "List subjects, and test an adapter before it is tested itself.",

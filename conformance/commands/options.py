@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -16,6 +18,7 @@ from inputmeta.conformance.cases.files import CaseError
 from inputmeta.conformance.console import fail
 from inputmeta.conformance.subjects import SubjectError
 from inputmeta.conformance.workers import target
+from inputmeta.conformance.workers.target import Target
 
 
 class ConstructionPath(StrEnum):
@@ -51,8 +54,6 @@ WriteKnownOption = Annotated[
 ]
 SaveDirOption = Annotated[Path, typer.Option(help="where failing cases and the journal are")]
 
-TIMEOUT = target.TIMEOUT
-MEMORY_LIMIT = target.MEMORY_LIMIT
 SAVE_DIR = Path("inputmeta-failures")
 
 
@@ -64,6 +65,49 @@ def command_app(help: str | None = None) -> typer.Typer:
 def known_in(file: Path | None) -> KnownFailures:
     """The known failures of a file, none without one; raises KnownFailuresError."""
     return KnownFailures() if file is None else KnownFailures.load(file)
+
+
+def with_target(*, in_process: bool = False) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Decorator of a command with a parameter ``target``: the options that say what is tested, where, within what.
+
+    ``in_process``: whether a ``--subject`` runs in this process if neither is asked for. What the command cannot go on
+    with ends it in one line.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        hints = get_type_hints(command, include_extras=True)
+        own = [
+            p.replace(annotation=hints[name]) for name, p in signature(command).parameters.items() if name != "target"
+        ]
+        options = {
+            "subject": (SubjectOption, "engine"),
+            "command": (CommandOption, None),
+            "json": (JsonOption, False),
+            "in_process": (InProcessOption, in_process),
+            "timeout": (TimeoutOption, target.TIMEOUT),
+            "memory_limit": (MemoryOption, target.MEMORY_LIMIT),
+        }
+
+        @wraps(command)
+        def run(**given: Any) -> None:  # noqa: ANN401 - values of options
+            chosen = {name: given.pop(name) for name in options}
+            if in_process and chosen["command"] is not None:
+                chosen["in_process"] = False  # it was not asked for
+            with one_line_errors():
+                command(target=Target(**chosen), **given)
+
+        added = [
+            Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+            for name, (annotation, default) in options.items()
+        ]
+        parameters = [*(p for p in own if p.default is p.empty), added[0]]
+        parameters += [p for p in own if p.default is not p.empty] + added[1:]
+        parameters = [p.replace(kind=Parameter.KEYWORD_ONLY) for p in parameters]
+        run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {p.name: p.annotation for p in parameters}
+        return run
+
+    return decorate
 
 
 @contextmanager

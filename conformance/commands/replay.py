@@ -14,20 +14,12 @@ from inputmeta.conformance.cases.files import load_case
 from inputmeta.conformance.cases.model import Case
 from inputmeta.conformance.check.runner import Outcome
 from inputmeta.conformance.commands.options import (
-    MEMORY_LIMIT,
     SAVE_DIR,
-    TIMEOUT,
-    CommandOption,
-    InProcessOption,
-    JsonOption,
     KnownOption,
-    MemoryOption,
-    SubjectOption,
-    TimeoutOption,
     WriteKnownOption,
     command_app,
     known_in,
-    one_line_errors,
+    with_target,
 )
 from inputmeta.conformance.console import say
 from inputmeta.conformance.workers.target import Target
@@ -36,14 +28,10 @@ app = command_app()
 
 
 @app.command()
+@with_target()
 def replay(
+    target: Target,
     cases: Annotated[list[Path], typer.Argument(metavar="CASE…", help="case files")],
-    subject: SubjectOption = "engine",
-    command: CommandOption = None,
-    json: JsonOption = False,
-    in_process: InProcessOption = False,
-    timeout: TimeoutOption = TIMEOUT,
-    memory_limit: MemoryOption = MEMORY_LIMIT,
     known_failures: KnownOption = None,
     write_known_failures: WriteKnownOption = None,
 ) -> None:
@@ -51,15 +39,13 @@ def replay(
 
     Example: `git bisect run inputmeta replay case.json --subject my_engine.adapter:build`
     """
-    target = Target(subject, command, json, in_process, timeout, memory_limit)
-    with one_line_errors():
-        # Read before the first is run, so that a bad file costs nothing.
-        loaded = [(path, load_case(path)) for path in cases]
-        known = known_in(known_failures)
-        with target.open() as tested:
-            run = Run(Session(tested), target, SAVE_DIR, known)
-            code = run_files(run, loaded)
-        run.finish(write_known_failures)
+    # Read before the first is run, so that a bad file costs nothing.
+    loaded = [(path, load_case(path)) for path in cases]
+    known = known_in(known_failures)
+    with target.open() as tested:
+        run = Run(Session(tested), target, SAVE_DIR, known)
+        code = run_files(run, loaded)
+    run.finish(write_known_failures)
     raise typer.Exit(code)
 
 

@@ -23,14 +23,17 @@ app = command_app(
 
 A subject is `engine` or `oracle` (bundled), `mutant:NAME` (wrong on purpose, in one way), `package.module:name`, the
 name of an entry point in the group `inputmeta.subjects`, or any program (`--subject-command`).
-`conformance/PROTOCOL.md` is the contract; `conformance/examples` holds one of each to copy."""
+`PROTOCOL.md` in the package is the contract; its `examples` holds one of each to copy."""
 )
 JsonOption = Annotated[bool, typer.Option("--json", help="as JSON")]
 
 
 @app.command("list")
 def list_subjects(as_json: JsonOption = False) -> None:
-    """List the subjects with a name of their own: bundled ones and installed entry points. Nothing is imported."""
+    """List the subjects with a name of their own: bundled ones and installed entry points. Nothing is imported.
+
+    Example: `inputmeta subject list --json`
+    """
     rows = [{"name": name, "value": value, "from": "inputmeta"} for name, value in BUNDLED.items()]
     rows += [{"name": p.name, "value": p.value, "from": distribution_name(p)} for p in installed()]
     if as_json:
@@ -55,6 +58,8 @@ def check_subject(
     """Test an adapter: does it keep the protocol and what it claims, whatever the values are?
 
     One line a check: `ok`, `FAILED` with what was found, or `skipped` with the reason. Exit code 1 if one failed.
+
+    Example: `inputmeta subject check --subject-command './my_builder --fast'`
 
     """
     from inputmeta.conformance.workers.contract import run_checks, sending  # noqa: PLC0415 - brings the oracle's batches along

@@ -15,18 +15,10 @@ from inputmeta.conformance.campaign.session import Session
 from inputmeta.conformance.campaign.trace import TraceResult, replay_trace
 from inputmeta.conformance.cases.request import store_case
 from inputmeta.conformance.commands.options import (
-    MEMORY_LIMIT,
     SAVE_DIR,
-    TIMEOUT,
-    CommandOption,
-    InProcessOption,
-    JsonOption,
-    MemoryOption,
     SaveDirOption,
-    SubjectOption,
-    TimeoutOption,
     command_app,
-    one_line_errors,
+    with_target,
 )
 from inputmeta.conformance.commands.trace_progress import TraceProgress, summary_lines
 from inputmeta.conformance.console import fail, say
@@ -48,9 +40,10 @@ app = command_app()
 
 
 @app.command()
+@with_target(in_process=True)
 def trace(
+    target: Target,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="request trace, one JSON object a line (Mooncake)")],
-    subject: SubjectOption = "engine",
     limit: Annotated[int | None, typer.Option(min=1, help="requests to replay; all if left out")] = None,
     seed: Annotated[int, typer.Option(min=0, help="of acceptance, generated tokens and row choice")] = DEFAULTS.seed,
     rows: Annotated[str, typer.Option(help="rows a sequence to compare, or all; all are built")] = str(DEFAULTS.rows),
@@ -65,11 +58,6 @@ def trace(
     keep: Annotated[int, typer.Option(min=0, help="tokens truncation keeps")] = DEFAULTS.yoco_prefill_keep_tokens,
     save_case: Annotated[int | None, typer.Option(min=0, metavar="STEP", help="save this step as a case file")] = None,
     save_dir: SaveDirOption = SAVE_DIR,
-    command: CommandOption = None,
-    json: JsonOption = False,
-    in_process: InProcessOption = True,
-    timeout: TimeoutOption = TIMEOUT,
-    memory_limit: MemoryOption = MEMORY_LIMIT,
 ) -> None:
     """Replay a request trace through a continuous-batching scheduler, every step checked against the oracle.
 
@@ -78,6 +66,8 @@ def trace(
     builds every row; the oracle checks `--rows` a sequence: first, last, those on and beside boundaries, the rest by
     seeded choice. Ends at the first step that differs, which is saved as a case. In this process by default: batches of
     such sizes take a while to travel. Ask for a worker with `--isolated` if the subject may crash.
+
+    Example: `inputmeta trace conversation.jsonl --limit 200 --rows 8`
 
     """
     try:
@@ -95,8 +85,7 @@ def trace(
             yoco_mode=yoco.value,
             yoco_prefill_keep_tokens=keep,
         )
-        target = Target(subject, command, json, in_process and command is None, timeout, memory_limit)
-        with one_line_errors(), target.open() as tested:
+        with target.open() as tested:
             say(f"trace {file.name}: subject {tested.name}, seed {seed}, rows {rows}, drafts {drafts}")
             lines = count_requests(file)
             total = lines if limit is None else min(lines, limit)

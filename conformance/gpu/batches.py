@@ -19,7 +19,7 @@ from typing import Annotated
 import typer
 
 from inputmeta.conformance import exits
-from inputmeta.conformance.campaign.generated import claimed_paths, for_each_case, profile_for
+from inputmeta.conformance.campaign.generated import claimed_paths, generated_cases, profile_for
 from inputmeta.conformance.campaign.judging import CaseCounts, Run, run_cases
 from inputmeta.conformance.campaign.session import Session
 from inputmeta.conformance.cases.corpus import bundled_corpus, load_corpus
@@ -51,8 +51,7 @@ def run_batches(run: Run, corpus: Path | None, count: int) -> int:
     if corpus is not None:
         run_and_tell("corpus", load_corpus(corpus))
     if count and paths:
-        cases: list[Case] = []
-        for_each_case(profile_for(run.subject, paths), SEED, count, cases.append)
+        cases = generated_cases(profile_for(run.subject, paths), SEED, count)
         run_and_tell(f"generated, seed {SEED}, digest {digest(cases)}", ((None, case) for case in cases))
     for signature, number in sum((counts.signatures for counts in ran), Counter[str]()).most_common():
         say(f"  {number:5}  {signature}")

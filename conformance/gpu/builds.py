@@ -62,10 +62,12 @@ def build_engine(folder: Path, *, plant: str = "", architecture: str = "", jobs:
 
 
 def lay_out(site: Path) -> Path:
-    """The folder of the package ``inputmeta`` under ``site``: the checkout's, the engine left out."""
+    """Make ``site`` the checkout but for the engine; returns the folder of the package ``inputmeta`` in it."""
     package = site / "inputmeta"
     package.mkdir(parents=True, exist_ok=True)
     shutil.copy(ROOT / "inputmeta" / "__init__.py", package)
     for part in ("oracle", "conformance", "corpus"):
         (package / part).symlink_to(ROOT / part)
+    for part in ("csrc", "pyproject.toml"):
+        (site / part).symlink_to(ROOT / part)
     return package

@@ -91,7 +91,7 @@ def run_catcher(catcher: str, python: Python, folder: Path, count: int) -> Ran:
         command = python.module(
             "inputmeta.conformance.gpu.batches", "--count", str(count), "--save-dir", str(folder / "failures")
         )
-    return run(command, folder / f"{catcher}.log", python.environment(), TIMEOUT)
+    return run(command, folder / f"{catcher}.log", python.environment(), TIMEOUT, python.folder)
 
 
 def failing_controls(plants: tuple[Plant, ...], python: Python, folder: Path, *, count: int) -> list[str]:

@@ -24,6 +24,11 @@ class Python:
     site: Path | None = None
 
     @property
+    def folder(self) -> Path:
+        """Where its processes run: Python looks there first."""
+        return self.site or ROOT
+
+    @property
     def command(self) -> list[str]:
         """The interpreter's call. An engine installed for editing would win over ``PYTHONPATH``; ``-S`` hides it."""
         hides = self.site is not None and any("editable" in finder_module(finder) for finder in sys.meta_path)
@@ -31,9 +36,9 @@ class Python:
 
     def environment(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
         """The environment of a stage's process: this one's, ``PYTHONPATH`` set for ``site``, and ``more``."""
-        paths = [] if self.site is None else [str(self.site), *(path for path in sys.path if path)]
+        paths = [str(self.folder)] if self.site is None else [str(self.site), *(path for path in sys.path if path)]
         given = os.environ.get("PYTHONPATH")
-        paths += [str(ROOT)] + ([given] if given else [])
+        paths += [given] if given else []
         return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), **(more or {})}
 
     def module(self, name: str, *arguments: str) -> list[str]:
@@ -71,15 +76,15 @@ class Ran:
         return lines[-1].strip() if lines else ""
 
 
-def run(command: Sequence[str], log: Path, environment: Mapping[str, str], timeout: float) -> Ran:
-    """Run a command in the checkout; stdout and stderr go to ``log`` together. Never raises for what it does."""
+def run(command: Sequence[str], log: Path, environment: Mapping[str, str], timeout: float, folder: Path = ROOT) -> Ran:
+    """Run a command in ``folder``; stdout and stderr go to ``log`` together. Never raises for what it does."""
     log.parent.mkdir(parents=True, exist_ok=True)
     begin = time.monotonic()
     with log.open("wb") as file:
         try:
             ended = subprocess.run(
                 command,
-                cwd=ROOT,
+                cwd=folder,
                 env=dict(environment),
                 stdout=file,
                 stderr=subprocess.STDOUT,

@@ -73,7 +73,7 @@ def sanitize(tool: Tool, python: Python, folder: Path, *, count: int, timeout: f
         *(*tool.options, *batches),
     ]
     more = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"} if tool.uncached else {}
-    ran = run(command, folder / f"{tool.name}.log", python.environment(more), timeout)
+    ran = run(command, folder / f"{tool.name}.log", python.environment(more), timeout, python.folder)
     return judged(tool.name, ran)
 
 

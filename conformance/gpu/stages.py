@@ -63,7 +63,7 @@ def from_exit(name: str, ran: Ran, details: object = None) -> Stage:
 
 def command_stage(settings: Settings, name: str, command: list[str], details: Callable[[Ran], object]) -> Stage:
     """Run one command as a stage; ``details`` takes what is worth keeping from its output."""
-    ran = run(command, settings.log(name), settings.python.environment(), LIMIT)
+    ran = run(command, settings.log(name), settings.python.environment(), LIMIT, settings.python.folder)
     return from_exit(name, ran, details(ran))
 
 
@@ -80,7 +80,7 @@ def run_tests(settings: Settings) -> Stage:
     command = settings.python.module(
         "pytest", "-n", str(settings.jobs), "--dist", "worksteal", f"--junit-xml={junit}", *settings.tests
     )
-    ran = run(command, settings.log("tests"), settings.python.environment(), LIMIT)
+    ran = run(command, settings.log("tests"), settings.python.environment(), LIMIT, settings.python.folder)
     counted = counted_tests(junit)
     stage = from_exit("tests", ran, counted)
     if counted is None:

@@ -149,8 +149,8 @@ changed_line("F-MIRRORKS.chunk-start-lost", "CP", "MISMATCH:F-MIRRORKS or MISMAT
     "mirror", "pos = Token(seqlen_k - seqlen_q + offset)", "pos = Token(offset)")
 changed_line("F-MIRRORKS.compact-key-lengths", "CP", "MISMATCH:F-MIRRORKS",
     "keys are counted over the rows kept, not over the context",
-    "assemble_yoco", "query.chunk.seqlen_k,\n                kept_offset(query),",
-    "compact.lengths[query.chunk.index],\n                kept_offset(query),")
+    "assemble_yoco", "compact.lengths[index], query.chunk.seqlen_k, offset",
+    "compact.lengths[index], compact.lengths[index], offset")
 changed_line("F-RECT.unclamped", "CHUNK", "MISMATCH:F-COMPACT or MISMATCH:F-VIS or REJECTED:P-INT32",
     "the rows kept begin one late and before the start",
     "truncation", "Token(max(0, data_len - keep_tokens))", "Token(data_len - keep_tokens + 1)")

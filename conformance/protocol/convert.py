@@ -17,8 +17,6 @@ from inputmeta.conformance.protocol import messages as wire
 from inputmeta.conformance.protocol.codec import ProtocolError
 from inputmeta.conformance.subjects.base import Capabilities, Rejection, Result, Subject
 
-CONFIG_LISTS = ("dense_ratios", "sparse_ratios", "lookup_table")
-SEQUENCE_LISTS = ("block_table", "token_ids", "draft_tokens", "compressed_tokens", "recent_tokens")
 INT64 = range(-(2**63), 2**63)
 
 
@@ -37,7 +35,7 @@ def build_message(request: Request, number: int) -> wire.Build:
 
     """
     config = {name: getattr(request.config, name) for name in wire.Config.__struct_fields__}
-    config |= {name: int64_array(config[name]) for name in CONFIG_LISTS}
+    config |= {name: int64_array(config[name]) for name in oracle.CONFIG_ARRAYS}
     check_scalars(config.values())
     check_scalars([request.max_num_blocks])
     return wire.Build(
@@ -55,7 +53,7 @@ def build_message(request: Request, number: int) -> wire.Build:
 def sequence_message(sequence: oracle.SequenceMetadata) -> wire.Sequence:
     """One sequence as a message."""
     values = {name: getattr(sequence, name) for name in wire.Sequence.__struct_fields__}
-    values |= {name: int64_array(values[name]) for name in SEQUENCE_LISTS}
+    values |= {name: int64_array(values[name]) for name in oracle.SEQUENCE_ARRAYS}
     check_scalars(values.values())
     return wire.Sequence(**values)
 
@@ -124,7 +122,7 @@ def request_of(build: wire.Build) -> Request:
         ProtocolError: the arrays or views do not fit what they stand for.
     """
     config = {name: getattr(build.config, name) for name in wire.Config.__struct_fields__}
-    config |= {name: integers(config[name]) for name in CONFIG_LISTS}
+    config |= {name: integers(config[name]) for name in oracle.CONFIG_ARRAYS}
     return Request(
         path=build.path,
         config=oracle.MetadataConfig(**config),
@@ -139,7 +137,7 @@ def request_of(build: wire.Build) -> Request:
 def sequence_of(message: wire.Sequence) -> oracle.SequenceMetadata:
     """One sequence of a message."""
     values = {name: getattr(message, name) for name in wire.Sequence.__struct_fields__}
-    return oracle.SequenceMetadata(**values | {name: integers(values[name]) for name in SEQUENCE_LISTS})
+    return oracle.SequenceMetadata(**values | {name: integers(values[name]) for name in oracle.SEQUENCE_ARRAYS})
 
 
 def gather_of(message: wire.Gather) -> cases.Gather:

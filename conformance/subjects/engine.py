@@ -12,19 +12,6 @@ from inputmeta.conformance.cases.model import Gather
 from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.subjects.base import Capabilities, Rejection, Result
 
-SEQUENCE_FIELDS = (
-    "seqlen_q",
-    "seqlen_k",
-    "block_table",
-    "state_id",
-    "is_placeholder",
-    "swa_valid_start",
-    "token_ids",
-    "draft_tokens",
-    "compressed_tokens",
-    "recent_tokens",
-    "data_len",
-)
 Buffers = dict[str, torch.Tensor] | None
 
 
@@ -177,4 +164,4 @@ def engine_config(config: oracle.MetadataConfig) -> engine.MetadataConfig:
 
 def engine_sequences(sequences: Sequence[oracle.SequenceMetadata]) -> list[engine.SequenceMetadata]:
     """The sequences as the engine's type."""
-    return [engine.SequenceMetadata(**{name: getattr(s, name) for name in SEQUENCE_FIELDS}) for s in sequences]
+    return [engine.SequenceMetadata(**vars(sequence)) for sequence in sequences]

@@ -19,6 +19,9 @@ FOLDER = PACKAGE / "suite"
 SUITE = "inputmeta/conformance/suite"
 """What the names of the suite's tests begin with."""
 
+SUITE_NAMES = frozenset({"inputmeta.conformance", "inputmeta.conformance.suite"})
+"""How ``--pyargs`` calls it."""
+
 session_key = pytest.StashKey["SuiteSession"]()
 
 

@@ -7,13 +7,12 @@ after the subject: ``--timeout`` belongs to another plugin that many have.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from inputmeta.conformance.suite.options import FOLDER, PACKAGE, has_subject, open_session
+from inputmeta.conformance.suite.options import FOLDER, PACKAGE, SUITE_NAMES, has_subject, open_session
 
 if TYPE_CHECKING:
     from inputmeta.conformance.suite.session import SuiteSession
@@ -45,6 +44,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Check the options; count what the suite does, in the process that reports it."""
     if not has_subject(config):
+        if config.getoption("pyargs") and any(name in SUITE_NAMES for name in config.args):
+            raise pytest.UsageError("the suite needs something to test: --subject or --subject-command")
         return
     if config.getoption("subject") and config.getoption("subject_command"):
         raise pytest.UsageError("--subject and --subject-command: give one of them")
@@ -67,21 +68,11 @@ def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Col
     if path not in {PACKAGE, FOLDER}:
         return None
     if not has_subject(parent.config):
-        if parent.config.getoption("pyargs") and parent.session.isinitpath(path):
-            return NothingToTest.from_parent(parent, path=path)
         return None  # our own tests
     from inputmeta.conformance.suite.collecting import PackageFolder, SuiteFolder  # noqa: PLC0415 - only where the suite runs
 
     kind = PackageFolder if path == PACKAGE else SuiteFolder
     return kind.from_parent(parent, path=path)
-
-
-class NothingToTest(pytest.Directory):
-    """The suite without a subject."""
-
-    def collect(self) -> Iterable[pytest.Collector]:
-        """Nothing; an error says what is missing."""
-        raise pytest.Collector.CollectError("the suite needs something to test: --subject or --subject-command")
 
 
 @pytest.fixture(scope="session")

@@ -86,7 +86,7 @@ def start(config: pytest.Config, resources: ExitStack) -> SuiteSession:
     """The session that pytest's options ask for; ``resources`` is what it ends with.
 
     Raises:
-        CollectError: the subject cannot be had, or a file cannot be used.
+        CollectError: the subject cannot be loaded, or a file cannot be used.
     """
     option = config.getoption
     target = Target(

@@ -43,8 +43,8 @@ class Tally:
         """What is tested."""
         option = self.config.getoption
         what = option("subject") or option("subject_command")
-        drawn = f"{option('subject_examples')} batches a path, seed {option('subject_seed')}"
-        return f"inputmeta {VERSION}: subject {what}, {drawn}"
+        generated = f"{option('subject_examples')} batches a path, seed {option('subject_seed')}"
+        return f"inputmeta {VERSION}: subject {what}, {generated}"
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Producer) -> Scheduling | None:

@@ -68,7 +68,7 @@ class Target:
         """The subject, its workers ended afterwards. ``spares``: workers kept ready from the start.
 
         Raises:
-            SubjectError: it cannot be had, or the options do not go together.
+            SubjectError: it cannot be loaded, or the options do not go together.
         """
         if self.in_process:
             if self.command is not None:

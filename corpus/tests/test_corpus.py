@@ -56,6 +56,13 @@ def test_every_precondition_is_broken_alone_by_a_case(condition, cases_by_title)
     assert {condition} in broken
 
 
+def test_the_readme_has_the_table_of_bug_classes():
+    readme = (CASES.parent / "README.md").read_text(encoding="utf-8")
+    table = readme.split("## Bug classes", 1)[1].split("\n## ", 1)[0]
+    rows = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("|")]
+    assert {tag: text for tag, text in rows[2:]} == BUG_CLASSES
+
+
 @pytest.mark.parametrize("bug_class", BUG_CLASSES)
 def test_every_bug_class_has_a_case(bug_class, cases_by_title):
     assert bug_class in tags_in_use(cases_by_title)

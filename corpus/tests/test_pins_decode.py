@@ -1,4 +1,7 @@
-"""Eager and ZOS decode: the guarded fields, worked out by hand (notation: conftest)."""
+"""Eager and ZOS decode: the guarded fields, worked out by hand (notation: conftest).
+
+A title with "{eager|ZOS}" is that of two cases, the same batches on both paths, which share these pins.
+"""
 
 from __future__ import annotations
 
@@ -39,11 +42,7 @@ PINS: dict[str, dict[str, str]] = {
     },
     "F-NGRAM: an image token just beyond the look-back cuts nothing": {"ngram_token_ids": "15 14"},
     "F-NGRAM: token 0 is in a look-up table of one entry": {"ngram_token_ids": "70 -7"},
-    "CMP: eager decode at positions 5 to 10 emits a group of ratio 4 only at 7": {
-        "positions": "5 6 7 8 9 10", "positions_c.4": "0 0 4 0 0 0", "slot_mapping_store_ca.4": "-1 -1 15 -1 -1 -1",
-        "klen.4": "1 1 2 2 2 2",
-    },
-    "CMP: ZOS decode at positions 5 to 10 emits a group of ratio 4 only at 7": {
+    "CMP: {eager|ZOS} decode at positions 5 to 10 emits a group of ratio 4 only at 7": {
         "positions": "5 6 7 8 9 10", "positions_c.4": "0 0 4 0 0 0", "slot_mapping_store_ca.4": "-1 -1 15 -1 -1 -1",
         "klen.4": "1 1 2 2 2 2",
     },
@@ -89,12 +88,7 @@ PINS: dict[str, dict[str, str]] = {
         "max_num_blocks": "2", "kv_ca_index_offset_len.2": "0 2 | 4 3 | 8 4",
         "kv_ca_index.2": "14 15 -1x126 | 14 15 6 -1x125 | 10 11 18 19 -1x124",
     },
-    "F-BLOCKS: eager tables wider than the batch needs widen the dense offsets": {
-        "max_num_blocks": "4", "block_tables": "7 3 _ _ | 7 3 _ _ | 5 9 _ _",
-        "kv_ca_index_offset_len.2": "0 2 | 8 3 | 16 4",
-        "kv_ca_index.2": "14 15 -1x126 | 14 15 6 -1x125 | 10 11 18 19 -1x124",
-    },
-    "F-BLOCKS: ZOS tables wider than the batch needs widen the dense offsets": {
+    "F-BLOCKS: {eager|ZOS} tables wider than the batch needs widen the dense offsets": {
         "max_num_blocks": "4", "block_tables": "7 3 _ _ | 7 3 _ _ | 5 9 _ _",
         "kv_ca_index_offset_len.2": "0 2 | 8 3 | 16 4",
         "kv_ca_index.2": "14 15 -1x126 | 14 15 6 -1x125 | 10 11 18 19 -1x124",
@@ -114,22 +108,18 @@ PINS: dict[str, dict[str, str]] = {
         "0/positions": "9 10 11", "0/context_lens": "10 11 12", "0/slot_mapping_store_ca.4": "-1 -1 12",
         "1/refused": "P-LEN 0 seqlen_k",
     },
-    "SPEC: eager decode after 0, 1 and 2 accepted drafts, then without a draft": {
+    "SPEC: {eager|ZOS} decode after 0, 1 and 2 accepted drafts, then without a draft": {
         "0/positions": "5 6 7 4", "1/positions": "6 7 8 4", "2/positions": "8 9 10 4", "3/positions": "11 4",
         "0/query_indices": "0 0 0 1", "3/query_indices": "0 1", "3/total_q": "2", "2/total_q": "4",
         "0/slot_mapping_store_ca.4": "-1 -1 15 -1", "1/slot_mapping_store_ca.4": "-1 15 -1 -1",
         "2/slot_mapping_store_ca.4": "-1 -1 -1 -1", "3/slot_mapping_store_ca.4": "8 -1",
         "0/slot_mapping_store_swa": "17 12 13 10", "2/slot_mapping_store_swa": "14 15 16 10",
         "3/slot_mapping_store_swa": "17 10", "3/context_lens": "12 5", "3/klen.4": "3 1", "3/state_block_idx": "2 1",
+    },
+    "SPEC: eager decode after 0, 1 and 2 accepted drafts, then without a draft": {
         "0/cu_seqlens_q": "0 3 4", "3/cu_seqlens_q": "0 1 2",
     },
     "SPEC: ZOS decode after 0, 1 and 2 accepted drafts, then without a draft": {
-        "0/positions": "5 6 7 4", "1/positions": "6 7 8 4", "2/positions": "8 9 10 4", "3/positions": "11 4",
-        "0/query_indices": "0 0 0 1", "3/query_indices": "0 1", "3/total_q": "2", "2/total_q": "4",
-        "0/slot_mapping_store_ca.4": "-1 -1 15 -1", "1/slot_mapping_store_ca.4": "-1 15 -1 -1",
-        "2/slot_mapping_store_ca.4": "-1 -1 -1 -1", "3/slot_mapping_store_ca.4": "8 -1",
-        "0/slot_mapping_store_swa": "17 12 13 10", "2/slot_mapping_store_swa": "14 15 16 10",
-        "3/slot_mapping_store_swa": "17 10", "3/context_lens": "12 5", "3/klen.4": "3 1", "3/state_block_idx": "2 1",
         "0/cu_seqlens_q": "3 4", "3/cu_seqlens_q": "1 2",
     },
     "SPEC: drafts that end one token below the longest context": {
@@ -171,18 +161,7 @@ PINS: dict[str, dict[str, str]] = {
         "valid_token_mask": "T F T F", "query_indices": "0 998244353 2 998244353", "context_lens": "6 1 4 1",
         "kv_swa_index_offset_len": "6 4 | 0 1 | 12 4 | 0 1",
     },
-    "STALE: eager decode of 4, 2, 4, 0, 1, 3 sequences padded to 4 on one buffer set": {
-        "0/slot_mapping_store_swa": "7 11 15 19", "0/slot_mapping_store_ca.2": "7 11 13 15",
-        "1/slot_mapping_store_swa": "5 9 -1 -1", "1/slot_mapping_store_ca.2": "16 18 -1 -1",
-        "1/positions_c.2": "4 4 0 0", "1/valid_token_mask": "T T F F", "1/klen.2": "3 3 0 0",
-        "2/slot_mapping_store_swa": "7 11 15 19", "2/slot_mapping_store_ca.2": "17 19 21 23",
-        "3/slot_mapping_store_swa": "-1 -1 -1 -1", "3/slot_mapping_store_ca.2": "-1 -1 -1 -1",
-        "3/valid_token_mask": "F F F F", "3/query_indices": "998244353x4", "3/context_lens": "1 1 1 1",
-        "4/slot_mapping_store_swa": "16 -1 -1 -1", "4/slot_mapping_store_ca.2": "-1 -1 -1 -1",
-        "4/query_indices": "0 998244353x3", "5/slot_mapping_store_swa": "5 13 17 -1",
-        "5/slot_mapping_store_ca.2": "24 26 28 -1", "5/context_lens": "10 10 10 1", "5/state_block_idx": "1 3 4 0",
-    },
-    "STALE: ZOS decode of 4, 2, 4, 0, 1, 3 sequences padded to 4 on one buffer set": {
+    "STALE: {eager|ZOS} decode of 4, 2, 4, 0, 1, 3 sequences padded to 4 on one buffer set": {
         "0/slot_mapping_store_swa": "7 11 15 19", "0/slot_mapping_store_ca.2": "7 11 13 15",
         "1/slot_mapping_store_swa": "5 9 -1 -1", "1/slot_mapping_store_ca.2": "16 18 -1 -1",
         "1/positions_c.2": "4 4 0 0", "1/valid_token_mask": "T T F F", "1/klen.2": "3 3 0 0",
@@ -198,27 +177,12 @@ PINS: dict[str, dict[str, str]] = {
         "3/kv_ca_index.2": "16 17 6 7 -1x124", "0/max_num_blocks": "3", "2/max_num_blocks": "1",
         "2/kv_ca_index_len.2": "0",
     },
-    "AGREE: eager decode behind 5 tokens with 1 to 13 rows a sequence": {
+    "AGREE: {eager|ZOS} decode behind 5 tokens with 1 to 13 rows a sequence": {
         "total_q": "91",
         "klen.4": "1 1 1 1 1 2 1 1 2 2 1 1 2 2 2 1 1 2 2 2 2 1 1 2 2 2 2 3 1 1 2 2 2 2 3 3 1 1 2 2 2 2 3 3 3 1 1 2 "
          "2 2 2 3 3 3 3 1 1 2 2 2 2 3 3 3 3 4 1 1 2 2 2 2 3 3 3 3 4 4 1 1 2 2 2 2 3 3 3 3 4 4 4",
     },
-    "AGREE: ZOS decode behind 5 tokens with 1 to 13 rows a sequence": {
-        "total_q": "91",
-        "klen.4": "1 1 1 1 1 2 1 1 2 2 1 1 2 2 2 1 1 2 2 2 2 1 1 2 2 2 2 3 1 1 2 2 2 2 3 3 1 1 2 2 2 2 3 3 3 1 1 2 "
-         "2 2 2 3 3 3 3 1 1 2 2 2 2 3 3 3 3 4 1 1 2 2 2 2 3 3 3 3 4 4 1 1 2 2 2 2 3 3 3 3 4 4 4",
-    },
-    "AGREE: eager decode of drafts, n-grams, a placeholder, dense and sparse ratios in one batch": {
-        "positions": "6 7 8 1 14 15 0", "input_ids": "106 191 192 201 314 391 400",
-        "ngram_token_ids": "17 16 -7 | 71 17 16 | 72 71 17 | 22 21 -7 | 70 44 43 | 73 70 44 | 73 -7 -7",
-        "slot_mapping_store_ca.2": "-1 19 -1 -1 -1 31 -1", "slot_mapping_store_ca.4": "-1 9 -1 -1 -1 15 -1",
-        "slot_mapping_store_ca.8": "-1 4 -1 -1 -1 7 -1", "klen.4": "1 2 2 0 3 4 0", "klen.8": "0 1 1 0 1 2 0",
-        "kv_ca_index_offset_len.2": "0 3 | 8 4 | 16 4 | 24 1 | 32 7 | 40 8 | 48 0",
-        "slot_mapping_store_swa": "12 13 14 -1 32 33 6",
-        "kv_swa_index_offset_len": "15 4 | 16 4 | 17 4 | 0 2 | 35 4 | 30 4 | 6 1",
-        "query_indices": "0 0 0 998244353 2 2 3", "max_num_blocks": "2",
-    },
-    "AGREE: ZOS decode of drafts, n-grams, a placeholder, dense and sparse ratios in one batch": {
+    "AGREE: {eager|ZOS} decode of drafts, n-grams, a placeholder, dense and sparse ratios in one batch": {
         "positions": "6 7 8 1 14 15 0", "input_ids": "106 191 192 201 314 391 400",
         "ngram_token_ids": "17 16 -7 | 71 17 16 | 72 71 17 | 22 21 -7 | 70 44 43 | 73 70 44 | 73 -7 -7",
         "slot_mapping_store_ca.2": "-1 19 -1 -1 -1 31 -1", "slot_mapping_store_ca.4": "-1 9 -1 -1 -1 15 -1",
@@ -242,20 +206,10 @@ PINS: dict[str, dict[str, str]] = {
         "input_ids": "11 50 51", "query_indices": "998244353 1 1",
     },
     "F-GATHER: any negative place means a new sequence": {"input_ids": "11 12 60"},
-    "CP: eager decode is the same on a rank of a context parallel group": {
+    "CP: {eager|ZOS} decode is the same on a rank of a context parallel group": {
         "positions": "3 4 2", "klen.4": "1 1 0", "query_indices": "0 0 1", "valid_token_mask": "T T T",
     },
-    "CP: ZOS decode is the same on a rank of a context parallel group": {
-        "positions": "3 4 2", "klen.4": "1 1 0", "query_indices": "0 0 1", "valid_token_mask": "T T T",
-    },
-    "AGREE: eager decode across a block of 128 with ratios 1, 4 and 128 and a window of 128": {
-        "slot_mapping_store_ca.1": "511 1408 1409 766", "slot_mapping_store_ca.4": "127 -1 -1 -1",
-        "slot_mapping_store_ca.128": "3 -1 -1 -1", "klen.4": "64 64 64 31", "klen.128": "2 2 2 0",
-        "kv_swa_index_offset_len": "416 128 | 417 128 | 418 128 | 144 127",
-        "kv_ca_index_offset_len.1": "0 256 | 384 257 | 768 258 | 1152 127", "max_num_blocks": "3",
-        "block_tables": "7 3 11 | 7 3 11 | 7 3 11 | 5 _ _",
-    },
-    "AGREE: ZOS decode across a block of 128 with ratios 1, 4 and 128 and a window of 128": {
+    "AGREE: {eager|ZOS} decode across a block of 128 with ratios 1, 4 and 128 and a window of 128": {
         "slot_mapping_store_ca.1": "511 1408 1409 766", "slot_mapping_store_ca.4": "127 -1 -1 -1",
         "slot_mapping_store_ca.128": "3 -1 -1 -1", "klen.4": "64 64 64 31", "klen.128": "2 2 2 0",
         "kv_swa_index_offset_len": "416 128 | 417 128 | 418 128 | 144 127",
@@ -281,8 +235,10 @@ PINS: dict[str, dict[str, str]] = {
     },
 }
 # fmt: on
+BOTH = "{eager|ZOS}"
 
 
 @pytest.mark.parametrize("title", PINS)
 def test_the_guarded_fields_are_those_worked_out_by_hand(title, check_pins):
-    check_pins(title, PINS[title])
+    for path in ("eager", "ZOS") if BOTH in title else ("",):
+        check_pins(title.replace(BOTH, path), PINS[title])

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "bindings/cuda_zos.h"
+#include "bindings/sealed.h"
 #include "bindings/tensor_pairs.h"
 #include "bindings/tensor_view.h"
 #include "core/zos_decode.h"
@@ -100,4 +101,5 @@ PYBIND11_MODULE(_cuda, module) {
              py::arg("block_tables"), py::arg("tokens_per_block"), py::arg("out"), py::arg("lens") = py::none());
   module.def("gather_rows", &gather_rows, py::arg("device"), py::arg("stream"), py::arg("source"), py::arg("rows"),
              py::arg("padding"), py::arg("out"));
+  seal_types(module);
 }

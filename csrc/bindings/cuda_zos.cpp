@@ -75,33 +75,21 @@ class ZosTarget {
   }
 
   static ZosMetadataArgs rows_launch(const Config& config, const ZosParams& params, const py::dict& fields) {
-    const auto plain = [&]<class Cell>(const char* name, Cell*& target) {
-      target = address_from<Cell>(item(fields, name)[0]);
-    };
-    const auto stack = [&](const char* name, ZosStack& target) {
-      if (!fields.contains(name)) return;  // no bucket of it
-      const py::tuple place = item(fields, name);
-      target = {address_from<int32_t>(place[0]), place[1].cast<int64_t>()};
-    };
     ZosMetadataArgs args;
     args.params = params;
-    plain("positions", args.outputs.positions);
-    plain("gate_force_random", args.outputs.gate_force_random);
-    plain("valid_token_mask", args.outputs.valid_token_mask);
-    plain("query_indices", args.outputs.query_indices);
-    plain("context_lens", args.outputs.context_lens);
-    plain("state_block_idx", args.outputs.state_block_idx);
-    plain("slot_mapping_store_swa", args.outputs.slot_mapping_store_swa);
-    plain("kv_swa_index_offset_len", args.outputs.kv_swa_index_offset_len);
-    stack("positions_c", args.outputs.positions_c);
-    stack("slot_mapping_store_ca", args.outputs.slot_mapping_store_ca);
-    stack("klen", args.outputs.klen);
-    stack("kv_ca_index_offset_len", args.outputs.kv_ca_index_offset_len);
-    plain("cu_seqlens_q", args.copies.out_cu_seqlens_q);
-    plain("input_ids", args.copies.out_input_ids);
+    for (size_t k = 0; k < kZosFieldCount; ++k) {
+      const FieldDeclaration& field = declaration_of(kZosFields.at[k]);
+      if (field.bucket != Bucket::plain && !fields.contains(field.name)) continue;  // no ratio of it
+      const py::tuple place = item(fields, field.name);
+      args.outputs.places[k] = {address_from<void>(place[0]), place[1].cast<int64_t>()};
+    }
+    args.copies.out_cu_seqlens_q = address_from<int32_t>(item(fields, "cu_seqlens_q")[0]);
+    args.copies.out_input_ids = address_from<int32_t>(item(fields, "input_ids")[0]);
     args.copies.ngram_columns = std::max<int64_t>(0, config.max_ngram_size);
     args.copies.pad_token = static_cast<int32_t>(config.pad_token);
-    if (args.copies.ngram_columns > 0) plain("ngram_token_ids", args.copies.out_ngram_token_ids);
+    if (args.copies.ngram_columns > 0) {
+      args.copies.out_ngram_token_ids = address_from<int32_t>(item(fields, "ngram_token_ids")[0]);
+    }
     return args;
   }
 

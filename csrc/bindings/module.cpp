@@ -5,6 +5,7 @@
 #include "bindings/expansions.h"
 #include "bindings/metadata.h"
 #include "bindings/mirror.h"
+#include "bindings/sealed.h"
 #include "bindings/step.h"
 #include "bindings/zos.h"
 
@@ -38,4 +39,5 @@ PYBIND11_MODULE(_core, module) {
   inputmeta::bindings::bind_expansions(module);
   inputmeta::bindings::bind_mirror(module);
   inputmeta::bindings::bind_zos(module);
+  inputmeta::bindings::seal_types(module);
 }

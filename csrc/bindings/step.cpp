@@ -13,13 +13,6 @@ namespace py = pybind11;
 namespace inputmeta::bindings {
 namespace {
 
-const char* dtype_name(DType dtype) { return dtype == DType::int32 ? "int32" : "bool"; }
-
-py::tuple shape_of(const FieldSpec& spec) {
-  if (spec.columns < 0) return py::make_tuple(spec.rows);
-  return py::make_tuple(spec.rows, spec.columns);
-}
-
 /// The allocation is Python's; a tensor that is not the planned one would be written past its end.
 void require_planned(const FieldSpec& spec, const TensorView& tensor) {
   const bool has_shape = spec.columns < 0 ? tensor.shape == std::vector<int64_t>{spec.rows}
@@ -44,7 +37,7 @@ py::list Step::fields() const {
   py::list list(specs_.size());
   for (size_t k = 0; k < specs_.size(); ++k) {
     const FieldSpec& spec = specs_[k];
-    list[k] = py::make_tuple(spec.key(), dtype_name(spec.declaration->dtype), shape_of(spec));
+    list[k] = py::make_tuple(spec.key(), dtype_name(spec.declaration->dtype), shape_of(spec.rows, spec.columns));
   }
   return list;
 }

@@ -6,6 +6,20 @@ namespace py = pybind11;
 
 namespace inputmeta::bindings {
 
+const char* dtype_name(DType dtype) {
+  switch (dtype) {
+    case DType::int32: return "int32";
+    case DType::int64: return "int64";
+    case DType::boolean: return "bool";
+  }
+  return "";
+}
+
+py::tuple shape_of(int64_t rows, int64_t columns) {
+  if (columns < 0) return py::make_tuple(rows);
+  return py::make_tuple(rows, columns);
+}
+
 TensorView::TensorView(const py::tuple& tuple)
     : address(reinterpret_cast<void*>(tuple[0].cast<uintptr_t>())),
       shape(tuple[1].cast<std::vector<int64_t>>()),

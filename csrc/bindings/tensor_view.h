@@ -8,13 +8,21 @@
 #include <string>
 #include <vector>
 
+#include "core/field_table.h"
+
 namespace inputmeta::bindings {
+
+/// The name that a view has for it.
+const char* dtype_name(DType dtype);
+
+/// (rows,) or (rows, columns); `columns` is -1 for one dimension.
+pybind11::tuple shape_of(int64_t rows, int64_t columns);
 
 /// Read from a tuple (address, shape, dtype) of a contiguous tensor in host memory.
 struct TensorView {
   void* address;
   std::vector<int64_t> shape;
-  std::string dtype;  ///< "int32" or "bool"
+  std::string dtype;  ///< as dtype_name says
 
   explicit TensorView(const pybind11::tuple& tuple);
 

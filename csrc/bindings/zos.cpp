@@ -25,20 +25,6 @@ namespace {
 
 using Shape = std::vector<int64_t>;
 
-py::tuple shape_of(int64_t rows, int64_t columns) {
-  if (columns < 0) return py::make_tuple(rows);
-  return py::make_tuple(rows, columns);
-}
-
-const char* dtype_name(ZosType type) {
-  switch (type) {
-    case ZosType::int32: return "int32";
-    case ZosType::int64: return "int64";
-    case ZosType::boolean: return "bool";
-  }
-  return "";
-}
-
 /// (dtype, shape, offset in the pack) of an array; None for the one that a step may lack.
 py::object array_of(const ZosLayout& layout, const std::string& name) {
   const ZosArray* const found = layout.find(name);
@@ -103,7 +89,7 @@ py::tuple outputs_of(const BoundConfig& config, int64_t num_reqs, int64_t total_
   for (const FieldSpec& spec : zos_fields(plan, view)) {
     const py::tuple shape = shape_of(spec.rows, spec.columns);
     if (spec.ratio == 0) {
-      plain.append(py::make_tuple(spec.key(), spec.declaration->dtype == DType::int32 ? "int32" : "bool", shape));
+      plain.append(py::make_tuple(spec.key(), dtype_name(spec.declaration->dtype), shape));
       continue;
     }
     auto& [buckets, size] = stacked[spec.declaration->name];
@@ -138,15 +124,22 @@ class Tensors {
     return static_cast<Cell*>(view.address);
   }
 
-  /// A stack [buckets, q_stride >= rows, columns]; columns 1: two dimensions.
-  ZosStack stack(const std::string& name, size_t buckets, int64_t rows, int64_t columns) const {
-    if (buckets == 0) return {};
-    const TensorView& view = at(name);
-    const size_t dimensions = columns == 1 ? 2 : 3;
-    const bool has_shape = view.shape.size() == dimensions && view.shape[0] == static_cast<int64_t>(buckets) &&
-                           view.shape[1] >= rows && (columns == 1 || view.shape[2] == columns);
-    if (view.dtype != "int32" || !has_shape) throw py::value_error(name + " is not the stack that was planned");
-    return {static_cast<int32_t*>(view.address), view.shape[1] * columns};
+  /// Where a field of the metadata kernel lies: [rows], [rows, 2], or with buckets the stack of one of these for each,
+  /// [buckets, q_stride >= rows, …].
+  ZosPlace place(const FieldDeclaration& field, const Ratios& ratios, int64_t rows) const {
+    const Shape row = zos_columns(field) == 1 ? Shape{} : Shape{zos_columns(field)};
+    const size_t before = field.bucket == Bucket::plain ? 0 : 1;
+    if (before == 1 && ratios.of(field.bucket).empty()) return {};
+    const TensorView& view = at(field.name);
+    const Shape& shape = view.shape;
+    bool is_planned = view.dtype == dtype_name(field.dtype) && shape.size() == before + 1 + row.size() &&
+                      std::equal(row.begin(), row.end(), shape.end() - static_cast<ptrdiff_t>(row.size()));
+    if (is_planned && before == 0) is_planned = shape[0] == rows;
+    if (is_planned && before == 1) {
+      is_planned = shape[0] == static_cast<int64_t>(ratios.of(field.bucket).size()) && shape[1] >= rows;
+    }
+    if (!is_planned) throw py::value_error(std::string(field.name) + " is not the tensor that was planned");
+    return {view.address, before == 0 ? 0 : shape[1] * zos_columns(field)};
   }
 
  private:
@@ -169,20 +162,11 @@ ZosInputs inputs_from(const Tensors& arrays) {
 }
 
 ZosOutputs outputs_from(const Tensors& fields, const Ratios& ratios, int64_t rows) {
-  const Shape each = {rows};
-  const Shape pairs = {rows, 2};
-  return {.positions = fields.cells<int32_t>("positions", "int32", each),
-          .gate_force_random = fields.cells<bool>("gate_force_random", "bool", each),
-          .valid_token_mask = fields.cells<bool>("valid_token_mask", "bool", each),
-          .query_indices = fields.cells<int32_t>("query_indices", "int32", each),
-          .context_lens = fields.cells<int32_t>("context_lens", "int32", each),
-          .state_block_idx = fields.cells<int32_t>("state_block_idx", "int32", each),
-          .slot_mapping_store_swa = fields.cells<int32_t>("slot_mapping_store_swa", "int32", each),
-          .kv_swa_index_offset_len = fields.cells<int32_t>("kv_swa_index_offset_len", "int32", pairs),
-          .positions_c = fields.stack("positions_c", ratios.ca.size(), rows, 1),
-          .slot_mapping_store_ca = fields.stack("slot_mapping_store_ca", ratios.ca.size(), rows, 1),
-          .klen = fields.stack("klen", ratios.sparse.size(), rows, 1),
-          .kv_ca_index_offset_len = fields.stack("kv_ca_index_offset_len", ratios.dense.size(), rows, 2)};
+  ZosOutputs outputs;
+  for (size_t k = 0; k < kZosFieldCount; ++k) {
+    outputs.places[k] = fields.place(declaration_of(kZosFields.at[k]), ratios, rows);
+  }
+  return outputs;
 }
 
 /// Both kernels: every per-row field of the step, then its block tables. Without rows there is one, the neutral one.

@@ -1,6 +1,7 @@
 #include "core/plan.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "core/blocks.h"
 #include "core/compressed.h"
@@ -37,24 +38,30 @@ CompressedSizes compressed_sizes(const Ratio& ratio, std::span<const Sequence> s
   return sizes;
 }
 
-bool is_filled(const FieldDeclaration& declaration, Path path, const Config& config) {
-  const bool is_prompt = path == Path::prompt;
-  const bool is_compact = is_prompt && config.yoco_mode == YocoMode::compact;
-  switch (declaration.paths) {
-    case Paths::prompt: return is_prompt;
-    case Paths::decode: return !is_prompt;
-    case Paths::both: return true;
-    case Paths::mask: return is_prompt && config.yoco_mode == YocoMode::mask;
-    case Paths::compact: return is_compact;
-    case Paths::compact_cp: return is_compact && config.cp_size > 1;
+/// What a row of the field stands for in a step; none when the step does not have the field.
+Rows rows_in(const FieldDeclaration& declaration, Path path, const Config& config) {
+  if (path == Path::decode) return declaration.decode_rows;
+  const bool is_compact = config.yoco_mode == YocoMode::compact;
+  switch (declaration.when) {
+    case When::always: break;
+    case When::mask:
+      if (config.yoco_mode != YocoMode::mask) return Rows::none;
+      break;
+    case When::compact:
+      if (!is_compact) return Rows::none;
+      break;
+    case When::compact_cp:
+      if (!is_compact || config.cp_size == 1) return Rows::none;
+      break;
   }
-  return false;
+  return declaration.prompt_rows;
 }
 
-int64_t row_count(const FieldDeclaration& declaration, int64_t ratio, const Plan& plan) {
+int64_t row_count(Rows rows, int64_t ratio, const Plan& plan) {
   const auto sizes = std::find_if(plan.compressed.begin(), plan.compressed.end(),
                                   [&](const CompressedSizes& candidate) { return candidate.ratio == ratio; });
-  switch (declaration.rows) {
+  switch (rows) {
+    case Rows::none: return 0;
     case Rows::query: return std::max<int64_t>(1, plan.total_q);  // I-3: no tensor has zero rows
     case Rows::sequence: return plan.num_reqs;
     case Rows::boundary: return plan.num_reqs + 1;
@@ -81,40 +88,32 @@ int64_t column_count(Columns columns, const Config& config, const Plan& plan) {
 
 /// Buckets of a field; a field without ratios has the one bucket 0.
 std::vector<int64_t> bucket_ratios(Bucket bucket, const Ratios& ratios) {
-  const auto values = [](const std::vector<Ratio>& list) {
-    std::vector<int64_t> result;
-    for (const Ratio& ratio : list) result.push_back(ratio.value());
-    return result;
-  };
-  switch (bucket) {
-    case Bucket::plain: return {0};
-    case Bucket::ca: return values(ratios.ca);
-    case Bucket::dense: return values(ratios.dense);
-    case Bucket::sparse: return values(ratios.sparse);
-  }
-  return {};
+  if (bucket == Bucket::plain) return {0};
+  std::vector<int64_t> values;
+  for (const Ratio& ratio : ratios.of(bucket)) values.push_back(ratio.value());
+  return values;
 }
 
 }  // namespace
 
 std::vector<const char*> Plan::empty_buckets(const Config& config) const {
   std::vector<const char*> names;
-  for (const FieldDeclaration& declaration : field_declarations()) {
-    if (is_filled(declaration, path, config) && bucket_ratios(declaration.bucket, ratios).empty()) {
-      names.push_back(declaration.name);
-    }
+  for (const FieldDeclaration& declaration : kFields) {
+    const bool is_there = rows_in(declaration, path, config) != Rows::none;
+    if (is_there && bucket_ratios(declaration.bucket, ratios).empty()) names.push_back(declaration.name);
   }
   return names;
 }
 
 std::vector<FieldSpec> Plan::fields(const Config& config) const {
   std::vector<FieldSpec> specs;
-  specs.reserve(field_declarations().size() + 8 * ratios.ca.size());
-  for (const FieldDeclaration& declaration : field_declarations()) {
-    if (!is_filled(declaration, path, config)) continue;
+  specs.reserve(std::size(kFields) + 8 * ratios.ca.size());
+  for (const FieldDeclaration& declaration : kFields) {
+    const Rows rows = rows_in(declaration, path, config);
+    if (rows == Rows::none) continue;
     if (declaration.columns == Columns::ngram && config.max_ngram_size <= 0) continue;
     for (const int64_t ratio : bucket_ratios(declaration.bucket, ratios)) {
-      specs.push_back({&declaration, ratio, row_count(declaration, ratio, *this),
+      specs.push_back({&declaration, ratio, rows, row_count(rows, ratio, *this),
                        column_count(declaration.columns, config, *this)});
     }
   }

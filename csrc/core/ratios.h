@@ -7,6 +7,7 @@
 
 #include "core/arithmetic.h"
 #include "core/batch.h"
+#include "core/field_table.h"
 
 namespace inputmeta {
 
@@ -62,6 +63,10 @@ struct Ratios {
     }
   }
 
+  /// The ratios that a field of this kind has a bucket of, not for Bucket::plain.
+  const std::vector<Ratio>& of(Bucket kind) const {
+    return kind == Bucket::dense ? dense : kind == Bucket::sparse ? sparse : ca;
+  }
   const Ratio& smallest() const { return ca.front(); }
   bool is_dense(const Ratio& ratio) const {
     return std::any_of(dense.begin(), dense.end(), [&](const Ratio& other) { return other.value() == ratio.value(); });

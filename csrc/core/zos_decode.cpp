@@ -6,7 +6,6 @@
 #include <string>
 
 #include "core/arithmetic.h"
-#include "core/fields.h"
 
 namespace inputmeta {
 namespace {
@@ -77,8 +76,8 @@ void check_zos_arrays(const ZosInputs& inputs, const Ratios& ratios, int64_t tot
 void zos_decode_kernel(const ZosInputs& inputs, int64_t total_q, const ZosConstants& constants,
                        const ZosOutputs& outputs) {
   if (total_q == 0) {
-    zos_write_neutral_row(outputs);
-    for (const ZosBucket& bucket : constants.buckets) zos_write_bucket(zos_neutral_bucket_cells(), 0, bucket, outputs);
+    zos_write_neutral_row(nullptr, outputs);
+    for (const ZosBucket& bucket : constants.buckets) zos_write_neutral_row(&bucket, outputs);
   }
   for (int64_t index = 0; index < inputs.num_reqs; ++index) {
     const ZosSequence sequence = sequence_at(inputs, index);

@@ -16,11 +16,11 @@ namespace {
 /// Regions begin at vector loads' alignment.
 constexpr int64_t kAlignment = 16;
 
-int64_t size_of(ZosType type) {
+int64_t size_of(DType type) {
   switch (type) {
-    case ZosType::int32: return sizeof(int32_t);
-    case ZosType::int64: return sizeof(int64_t);
-    case ZosType::boolean: return sizeof(bool);
+    case DType::int32: return sizeof(int32_t);
+    case DType::int64: return sizeof(int64_t);
+    case DType::boolean: return sizeof(bool);
   }
   return 0;
 }
@@ -89,21 +89,21 @@ void write_tables(std::span<const Sequence> sequences, const Ratios& ratios, con
 int64_t ZosArray::bytes() const { return rows * std::max<int64_t>(1, columns) * size_of(type); }
 
 ZosLayout::ZosLayout(const ZosPlan& zos, const Config& config) {
-  const auto add = [this](std::string_view name, ZosType type, int64_t rows, int64_t columns = -1) {
+  const auto add = [this](std::string_view name, DType type, int64_t rows, int64_t columns = -1) {
     arrays.push_back({name, type, rows, columns, bytes});
     bytes += ceil_div(arrays.back().bytes(), kAlignment) * kAlignment;
   };
   const int64_t sequences = zos.plan.num_reqs;
   arrays.reserve(kZosArrays);
-  add("seqlens_q", ZosType::int32, sequences);
-  add("seqlens_k", ZosType::int32, sequences);
-  add("cu_seqlens_q", ZosType::int32, sequences);
-  add("state_ids", ZosType::int32, sequences);
-  add("is_placeholder", ZosType::boolean, sequences);
-  add("block_tables_offsets", ZosType::int64, sequences + 1);
-  add("block_tables", ZosType::int32, std::max<int64_t>(1, zos.table_cells));
-  add("input_ids", ZosType::int32, zos.plan.total_q);
-  if (config.max_ngram_size > 0) add("ngram_token_ids", ZosType::int32, zos.plan.total_q, config.max_ngram_size);
+  add("seqlens_q", DType::int32, sequences);
+  add("seqlens_k", DType::int32, sequences);
+  add("cu_seqlens_q", DType::int32, sequences);
+  add("state_ids", DType::int32, sequences);
+  add("is_placeholder", DType::boolean, sequences);
+  add("block_tables_offsets", DType::int64, sequences + 1);
+  add("block_tables", DType::int32, std::max<int64_t>(1, zos.table_cells));
+  add("input_ids", DType::int32, zos.plan.total_q);
+  if (config.max_ngram_size > 0) add("ngram_token_ids", DType::int32, zos.plan.total_q, config.max_ngram_size);
 }
 
 const ZosArray* ZosLayout::find(std::string_view name) const {

@@ -24,12 +24,10 @@ struct ZosPlan {
 /// one point: this path has no cu_seqlens_k, so the sum of seqlen_k is not bounded.
 ZosPlan plan_zos(const Config& config, std::span<const Sequence> sequences);
 
-enum class ZosType : uint8_t { int32, int64, boolean };
-
 /// One array of the pack. `columns` is -1 for an array of one dimension.
 struct ZosArray {
   std::string_view name;
-  ZosType type;
+  DType type;
   int64_t rows;
   int64_t columns;
   int64_t offset;  ///< bytes from the pack's begin, a multiple of 16

@@ -12,9 +12,6 @@
 
 namespace inputmeta {
 
-/// query_indices of a row that no sequence owns (section 2).
-inline constexpr int32_t kNoQuery = 998244353;
-
 /// One ratio n and its b_c = block_size // n.
 struct ZosRatio {
   ExactDivisor value;
@@ -39,17 +36,6 @@ struct ZosSequence {
   const int32_t* block_table;
   uint32_t num_blocks;  ///< cells of block_table that may be read
 };
-
-/// A pair of cells: an offset and a length, or a position and a slot.
-struct ZosPair {
-  int32_t first;
-  int32_t second;
-};
-
-INPUTMETA_ANYWHERE inline void zos_write_pair(int32_t* out, int64_t row, ZosPair pair) {
-  out[2 * row] = pair.first;
-  out[2 * row + 1] = pair.second;
-}
 
 /// F-RING for row j: a row that a later one overwrites is not stored, nor is a placeholder's.
 INPUTMETA_ANYWHERE inline int32_t zos_ring_slot(const ZosSequence& sequence, uint32_t j, const ExactDivisor& ring) {
@@ -95,23 +81,14 @@ INPUTMETA_ANYWHERE inline ZosPair zos_dense_range(uint32_t row, uint32_t complet
 INPUTMETA_ANYWHERE inline void zos_write_row(const ZosSequence& sequence, int64_t index, uint32_t j, int64_t row,
                                              const ZosParams& params, const ZosOutputs& outputs) {
   const uint32_t position = sequence.q_start + j;
-  outputs.positions[row] = static_cast<int32_t>(position);
-  outputs.gate_force_random[row] = params.force_load_balance;
-  outputs.valid_token_mask[row] = !sequence.is_placeholder;
-  outputs.query_indices[row] = sequence.is_placeholder ? kNoQuery : static_cast<int32_t>(index);
-  outputs.context_lens[row] = static_cast<int32_t>(position + 1);
-  outputs.state_block_idx[row] = static_cast<int32_t>(sequence.state_id);
-  outputs.slot_mapping_store_swa[row] = zos_ring_slot(sequence, j, params.ring);
-  zos_write_pair(outputs.kv_swa_index_offset_len, row, zos_window(sequence, position, params));
-}
-
-/// The same of a step without rows: its neutral row (I-3).
-INPUTMETA_ANYWHERE inline void zos_write_neutral_row(const ZosOutputs& outputs) {
-  outputs.positions[0] = outputs.context_lens[0] = outputs.state_block_idx[0] = 0;
-  outputs.gate_force_random[0] = outputs.valid_token_mask[0] = false;
-  outputs.query_indices[0] = kNoQuery;
-  outputs.slot_mapping_store_swa[0] = -1;
-  zos_write_pair(outputs.kv_swa_index_offset_len, 0, {0, 0});
+  outputs.put<Field::positions>(row, static_cast<int32_t>(position));
+  outputs.put<Field::gate_force_random>(row, params.force_load_balance);
+  outputs.put<Field::valid_token_mask>(row, !sequence.is_placeholder);
+  outputs.put<Field::query_indices>(row, sequence.is_placeholder ? kNoQuery : static_cast<int32_t>(index));
+  outputs.put<Field::context_lens>(row, static_cast<int32_t>(position + 1));
+  outputs.put<Field::state_block_idx>(row, static_cast<int32_t>(sequence.state_id));
+  outputs.put<Field::slot_mapping_store_swa>(row, zos_ring_slot(sequence, j, params.ring));
+  outputs.put<Field::kv_swa_index_offset_len>(row, zos_window(sequence, position, params));
 }
 
 /// A ca ratio, and which bucket of the fields of sparse and dense ratios it is, -1: none.
@@ -121,6 +98,12 @@ struct ZosBucket {
   int32_t sparse = -1;
   int32_t dense = -1;
 };
+
+/// Which bucket of a field of this kind is the ratio's, -1: none. Without a ratio, that of a field without buckets.
+INPUTMETA_ANYWHERE inline int32_t zos_bucket_index(Bucket kind, const ZosBucket* bucket) {
+  if (bucket == nullptr || kind == Bucket::plain) return bucket == nullptr && kind == Bucket::plain ? 0 : -1;
+  return kind == Bucket::ca ? bucket->ca : kind == Bucket::sparse ? bucket->sparse : bucket->dense;
+}
 
 /// What the buckets of one ratio hold in one row.
 struct ZosBucketCells {
@@ -136,15 +119,22 @@ INPUTMETA_ANYWHERE inline ZosBucketCells zos_bucket_cells(const ZosSequence& seq
           zos_dense_range(row, complete, bucket.ratio, params)};
 }
 
-/// I-3 for the buckets of a step without rows.
-INPUTMETA_ANYWHERE inline ZosBucketCells zos_neutral_bucket_cells() { return {{0, -1}, 0, {0, 0}}; }
-
 INPUTMETA_ANYWHERE inline void zos_write_bucket(const ZosBucketCells& cells, int64_t row, const ZosBucket& bucket,
                                                 const ZosOutputs& outputs) {
-  outputs.positions_c.bucket(bucket.ca)[row] = cells.stored.first;
-  outputs.slot_mapping_store_ca.bucket(bucket.ca)[row] = cells.stored.second;
-  if (bucket.sparse >= 0) outputs.klen.bucket(bucket.sparse)[row] = cells.klen;
-  if (bucket.dense >= 0) zos_write_pair(outputs.kv_ca_index_offset_len.bucket(bucket.dense), row, cells.range);
+  outputs.put<Field::positions_c>(row, cells.stored.first, bucket.ca);
+  outputs.put<Field::slot_mapping_store_ca>(row, cells.stored.second, bucket.ca);
+  if (bucket.sparse >= 0) outputs.put<Field::klen>(row, cells.klen, bucket.sparse);
+  if (bucket.dense >= 0) outputs.put<Field::kv_ca_index_offset_len>(row, cells.range, bucket.dense);
+}
+
+/// The neutral row of a step without query rows (I-3): the fields without buckets, or the buckets of one ratio.
+INPUTMETA_ANYWHERE inline void zos_write_neutral_row(const ZosBucket* bucket, const ZosOutputs& outputs) {
+  for_each_zos_field([&]<Field field>(ZosField<field> known) {
+    const int32_t index = zos_bucket_index(known.kBucket, bucket);
+    if (index < 0) return;
+    auto* const cells = outputs.template cells<field>(index);
+    for (int32_t column = 0; column < known.kColumns; ++column) cells[column] = known.kNeutral;
+  });
 }
 
 }  // namespace inputmeta

@@ -66,19 +66,11 @@ INPUTMETA_ANYWHERE inline ZosSequence zos_load_sequence(const ZosMetadataArgs& a
 INPUTMETA_ANYWHERE inline ZosOutputs zos_outputs_of(const ZosMetadataArgs& args) {
 #if INPUTMETA_PLANTED(stack_stride)
   ZosOutputs outputs = args.outputs;
-  outputs.klen.ratio_stride = outputs.positions_c.ratio_stride = args.total_q;
+  outputs.place<Field::klen>().bucket_stride = outputs.place<Field::positions_c>().bucket_stride = args.total_q;
   return outputs;
 #else
   return args.outputs;
 #endif
-}
-
-INPUTMETA_ANYWHERE inline void zos_neutral_item(const ZosMetadataArgs& args, const ZosBucket* bucket) {
-  if (bucket == nullptr) {
-    zos_write_neutral_row(args.outputs);
-  } else {
-    zos_write_bucket(zos_neutral_bucket_cells(), 0, *bucket, args.outputs);
-  }
 }
 
 /// A lane's rows of one item: `bucket` is null for the fields without buckets.
@@ -126,7 +118,7 @@ INPUTMETA_ANYWHERE inline void zos_metadata_thread(const ZosMetadataArgs& args, 
   const uint32_t before = args.has_rows_item ? 1 : 0;
   const ZosBucket* const bucket = item < before ? nullptr : &args.buckets[item - before];
   if (args.total_q == 0) {
-    if (block == 0 && lane == 0) zos_neutral_item(args, bucket);
+    if (block == 0 && lane == 0) zos_write_neutral_row(bucket, args.outputs);
     return;
   }
   zos_write_item(args, bucket, block, lane);

@@ -6,19 +6,17 @@ import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from inputmeta.engine import _core, device
 from inputmeta.engine.device import HOST, device_of
 from inputmeta.engine.errors import ExpansionTooLargeError
+from inputmeta.engine.fields import StepFields
 from inputmeta.engine.index_kernels import expand_blocks, expand_offsets, expand_pivots, expand_ring, gather
 from inputmeta.engine.memory import available_bytes
 from inputmeta.engine.tensors import FieldPlan, allocate, prefix_for, tensor_for
-
-if TYPE_CHECKING:
-    from inputmeta.engine.container import InputMetadataV4
 
 EXPANSIONS = ("kv_swa_full_index", "kv_swa_index", "kv_ca_index")
 """What compute_attn_info can make; `kv_ca_index_len` goes with `kv_ca_index`."""
@@ -54,7 +52,7 @@ class _Job:
 
 
 def expand(
-    metadata: InputMetadataV4,
+    metadata: StepFields,
     config: _core.MetadataConfig,
     out: Mapping[str, Any] | None,
     expansions: Collection[str],
@@ -107,7 +105,7 @@ def _device_tensors(targets: Sequence[_Target], where: torch.device) -> list[tor
     return tensors
 
 
-def _missing_buckets(metadata: InputMetadataV4, expansions: Collection[str]) -> Iterator[str]:
+def _missing_buckets(metadata: StepFields, expansions: Collection[str]) -> Iterator[str]:
     if metadata.klen is None and metadata.is_prompt:
         yield "klen"
     if "kv_ca_index" in expansions:
@@ -116,9 +114,7 @@ def _missing_buckets(metadata: InputMetadataV4, expansions: Collection[str]) -> 
                 yield name
 
 
-def _window_jobs(
-    metadata: InputMetadataV4, config: _core.MetadataConfig, expansions: Collection[str]
-) -> Iterator[_Job]:
+def _window_jobs(metadata: StepFields, config: _core.MetadataConfig, expansions: Collection[str]) -> Iterator[_Job]:
     """kv_swa_full_index of a prompt (F-PIVOT), kv_swa_index of a decode step (F-SWADEC): [rows, W]."""
     pivots, windows = metadata.kv_swa_full_index_pivots, metadata.kv_swa_index_offset_len
     if pivots is not None and metadata.kv_swa_full_index is None and "kv_swa_full_index" in expansions:
@@ -130,7 +126,7 @@ def _window_jobs(
         yield _Job((index,), partial(expand_ring, windows, config.swa_block_size))
 
 
-def _bucket_jobs(metadata: InputMetadataV4, config: _core.MetadataConfig, missing: set[str]) -> Iterator[_Job]:
+def _bucket_jobs(metadata: StepFields, config: _core.MetadataConfig, missing: set[str]) -> Iterator[_Job]:
     """Dense expansions [rows, width] and lengths [rows] (F-CAOFF), and a prompt's klen [rows]."""
     has_dense = bool(missing & {"kv_ca_index", "kv_ca_index_len"})
     for bucket, full_ranges in (metadata.kv_ca_index_offset_len or {}).items() if has_dense else ():
@@ -142,7 +138,7 @@ def _bucket_jobs(metadata: InputMetadataV4, config: _core.MetadataConfig, missin
             yield _Job((klen,), partial(_subtract, ends, (metadata.ks or {})[bucket]))
 
 
-def _in_layout(metadata: InputMetadataV4, ranges: torch.Tensor) -> torch.Tensor:
+def _in_layout(metadata: StepFields, ranges: torch.Tensor) -> torch.Tensor:
     """The ranges of the container's rows: ranges stay in full layout where their expansions are mirrored (I-15).
 
     A padding row has empty ranges, which expand to -1 with length 0.
@@ -151,7 +147,7 @@ def _in_layout(metadata: InputMetadataV4, ranges: torch.Tensor) -> torch.Tensor:
 
 
 def _dense_job(
-    metadata: InputMetadataV4, config: _core.MetadataConfig, bucket: str, ranges: torch.Tensor, missing: set[str]
+    metadata: StepFields, config: _core.MetadataConfig, bucket: str, ranges: torch.Tensor, missing: set[str]
 ) -> _Job:
     """Index and lengths in one pass; either alone when the other is there."""
     rows = ranges.shape[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -12,11 +12,9 @@ from inputmeta.engine import _core
 from inputmeta.engine.copying import copy_tensors
 from inputmeta.engine.device import HOST, device_of, sent, target_from
 from inputmeta.engine.errors import OutError
+from inputmeta.engine.fields import StepFields
 from inputmeta.engine.index_kernels import gather
 from inputmeta.engine.tensors import FieldPlan, tensor_for, view_of
-
-if TYPE_CHECKING:
-    from inputmeta.engine.container import InputMetadataV4
 
 NO_QUERY = 998244353
 """query_indices of a row that no sequence owns: any indexing with it faults, where -1 would read."""
@@ -120,7 +118,7 @@ class _Move:
 
 
 def mirror(
-    metadata: InputMetadataV4,
+    metadata: StepFields,
     config: _core.MetadataConfig,
     out: Mapping[str, Any] | None,
     gathered: Sequence[GatheredField],
@@ -160,7 +158,7 @@ def mirror(
 
 def _share_to_write(
     ratios: Sequence[int],
-    metadata: InputMetadataV4,
+    metadata: StepFields,
     out: Mapping[str, Any] | None,
     device: torch.device,
     given: CpMirror | None,
@@ -178,7 +176,7 @@ def _share_to_write(
     return _allocate_mirror(ratios, metadata.total_q, metadata.cp_mirror_len or 0, out, device)
 
 
-def _require_share(given: CpMirror, ratios: Sequence[int], metadata: InputMetadataV4, device: torch.device) -> None:
+def _require_share(given: CpMirror, ratios: Sequence[int], metadata: StepFields, device: torch.device) -> None:
     rows = max(1, metadata.cp_mirror_len or 0)
     keys = [f"{name}.{ratio}" for name in ("ks", "ke") for ratio in ratios]
     sizes = {
@@ -195,9 +193,7 @@ def _require_share(given: CpMirror, ratios: Sequence[int], metadata: InputMetada
             raise ValueError(f"{key} of the share is {dtype} {tuple(shape)}, the step needs int32 ({size},)")
 
 
-def _moves(
-    metadata: InputMetadataV4, config: _core.MetadataConfig, gathered: Sequence[GatheredField]
-) -> Iterator[_Move]:
+def _moves(metadata: StepFields, config: _core.MetadataConfig, gathered: Sequence[GatheredField]) -> Iterator[_Move]:
     for field in gathered:
         value = getattr(metadata, field.source)
         padding = config.pad_token if field.padding is None else field.padding

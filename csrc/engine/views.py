@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import torch
 
+from inputmeta.engine.fields import StepFields
 from inputmeta.engine.index_kernels import gather
 from inputmeta.engine.mirror import NO_QUERY
 
-if TYPE_CHECKING:
-    from inputmeta.engine.container import InputMetadataV4
-
-_Container = TypeVar("_Container", bound="InputMetadataV4")
+_Fields = TypeVar("_Fields", bound=StepFields)
 
 _COMPACT = {
     "total_q": "yoco_consumer_total_q",
@@ -48,7 +46,7 @@ _CLEARED = (
 )
 
 
-def mask_view(metadata: _Container) -> _Container:
+def mask_view(metadata: _Fields) -> _Fields:
     """`InputMetadataV4.get_mask_view`."""
     if metadata.yoco_mask_swa_index_pivots is None:
         raise ValueError('a mask view needs a prompt step that was prepared with yoco_mode "mask"')
@@ -58,7 +56,7 @@ def mask_view(metadata: _Container) -> _Container:
     return view
 
 
-def consumer_view(metadata: _Container) -> _Container:
+def consumer_view(metadata: _Fields) -> _Fields:
     """`InputMetadataV4.get_consumer_view`."""
     if metadata.yoco_consumer_query_indices is None:
         raise ValueError('a consumer view needs a prompt step that was prepared with yoco_mode "compact"')
@@ -75,7 +73,7 @@ def consumer_view(metadata: _Container) -> _Container:
     return view
 
 
-def kept_rows(metadata: InputMetadataV4, flags: torch.Tensor | None) -> torch.Tensor | None:
+def kept_rows(metadata: StepFields, flags: torch.Tensor | None) -> torch.Tensor | None:
     """The kept rows [yoco_consumer_total_q] of flags of the full layout [total_q]; the neutral row without rows."""
     rows = metadata.yoco_consumer_query_indices
     if flags is None or rows is None or metadata.yoco_consumer_total_q == 0:
@@ -83,12 +81,12 @@ def kept_rows(metadata: InputMetadataV4, flags: torch.Tensor | None) -> torch.Te
     return gather(flags, rows, False)
 
 
-def _replace(view: InputMetadataV4, names: dict[str, str]) -> None:
+def _replace(view: StepFields, names: dict[str, str]) -> None:
     for name, source in names.items():
         setattr(view, name, getattr(view, source))
 
 
-def _mirror(view: InputMetadataV4, index: torch.Tensor) -> None:
+def _mirror(view: StepFields, index: torch.Tensor) -> None:
     """The second mirror, on the compact layout that `view` has by now."""
     _replace(view, _MIRRORED)
     view.positions_cp = view.positions
@@ -102,12 +100,12 @@ def _gathered(source: torch.Tensor | None, index: torch.Tensor, padding: int) ->
     return None if source is None else gather(source, index, padding)
 
 
-def _has_second_mirror(metadata: InputMetadataV4) -> bool:
+def _has_second_mirror(metadata: StepFields) -> bool:
     second = metadata.yoco_consumer_mirror_cp_index
     return second is not None and metadata.mirror_cp_index is second
 
 
-def _valid_kept_rows(metadata: InputMetadataV4) -> torch.Tensor | None:
+def _valid_kept_rows(metadata: StepFields) -> torch.Tensor | None:
     """F-MASK for the kept rows, [yoco_consumer_total_q] bool, whether or not the full layout has been mirrored.
 
     A mirrored mask has this rank's rows only. The ring slots stay in full layout, and tell the same: a placeholder

@@ -22,17 +22,18 @@ class Outputs {
  public:
   Outputs(const Step& step, int64_t columns, int64_t spare, int64_t shift)
       : rows_(std::max<int64_t>(1, step.total_q)), stride_(rows_ + spare), shift_(shift) {
-    for (bool** const flag : {&outputs.gate_force_random, &outputs.valid_token_mask}) *flag = add_flags();
-    for (int32_t** plain : {&outputs.positions, &outputs.query_indices, &outputs.context_lens, &outputs.state_block_idx,
-                            &outputs.slot_mapping_store_swa}) {
-      *plain = add(rows_);
+    for (size_t k = 0; k < kZosFieldCount; ++k) {
+      const FieldDeclaration& field = declaration_of(kZosFields.at[k]);
+      const int64_t cells = zos_columns(field);
+      if (field.dtype == DType::boolean) {
+        outputs.places[k] = {add_flags(), 0};
+      } else if (field.bucket == Bucket::plain) {
+        outputs.places[k] = {add(cells * rows_), 0};
+      } else {
+        const auto buckets = static_cast<int64_t>(step.ratios.of(field.bucket).size());
+        outputs.places[k] = {add(buckets * cells * stride_), cells * stride_};
+      }
     }
-    outputs.kv_swa_index_offset_len = add(2 * rows_);
-    const auto ratios = static_cast<int64_t>(step.ratios.ca.size());
-    outputs.positions_c = {add(ratios * stride_), stride_};
-    outputs.slot_mapping_store_ca = {add(ratios * stride_), stride_};
-    outputs.klen = {add(static_cast<int64_t>(step.ratios.sparse.size()) * stride_), stride_};
-    outputs.kv_ca_index_offset_len = {add(2 * static_cast<int64_t>(step.ratios.dense.size()) * stride_), 2 * stride_};
     tables = add(rows_ * columns);
     cu_seqlens_q = add(step.inputs.num_reqs);
     input_ids = add(rows_);
@@ -224,9 +225,9 @@ TEST(rows_past_the_last_sum_are_not_written) {
   Outputs out(step, step.max_num_blocks, 0, 0);
   emulate_metadata(step, step.max_num_blocks, 2, out);
   emulate_tables(step, step.max_num_blocks, 2, kGridLimit, out);
-  CHECK_EQ(out.outputs.positions[7], 8);
+  CHECK_EQ(out.outputs.cells<Field::positions>()[7], 8);
   for (int64_t row = 8; row < 11; ++row) {
-    CHECK_EQ(out.outputs.positions[row], kPoison);
+    CHECK_EQ(out.outputs.cells<Field::positions>()[row], kPoison);
     CHECK_EQ(out.tables[row * step.max_num_blocks], kPoison);
   }
 }

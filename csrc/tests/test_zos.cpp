@@ -64,19 +64,8 @@ class Built {
       : rows_(step.zos.plan.total_q), stride_(stride), ratios_(step.zos.plan.ratios) {
     step.check(columns);
     const ZosInputs inputs = step.inputs();
-    for (const auto& flag : {"gate_force_random", "valid_token_mask"}) flags_[flag].reset(new bool[rows_]);
-    const ZosOutputs outputs = {.positions = plain("positions", 1),
-                                .gate_force_random = flags_["gate_force_random"].get(),
-                                .valid_token_mask = flags_["valid_token_mask"].get(),
-                                .query_indices = plain("query_indices", 1),
-                                .context_lens = plain("context_lens", 1),
-                                .state_block_idx = plain("state_block_idx", 1),
-                                .slot_mapping_store_swa = plain("slot_mapping_store_swa", 1),
-                                .kv_swa_index_offset_len = plain("kv_swa_index_offset_len", 2),
-                                .positions_c = stack("positions_c", ratios_.ca, 1),
-                                .slot_mapping_store_ca = stack("slot_mapping_store_ca", ratios_.ca, 1),
-                                .klen = stack("klen", ratios_.sparse, 1),
-                                .kv_ca_index_offset_len = stack("kv_ca_index_offset_len", ratios_.dense, 2)};
+    ZosOutputs outputs;
+    for (size_t k = 0; k < kZosFieldCount; ++k) outputs.places[k] = place(declaration_of(kZosFields.at[k]));
     zos_decode_kernel(inputs, rows_, ZosConstants(config, ratios_, columns), outputs);
     zos_block_tables_kernel(inputs, columns, plain("block_tables", columns));
   }
@@ -105,11 +94,15 @@ class Built {
     return cells_.emplace(name, Row(static_cast<size_t>(rows_ * columns), FilledStep::kUnwritten)).first->second.data();
   }
 
-  ZosStack stack(const std::string& name, const std::vector<Ratio>& ratios, int64_t columns) {
+  ZosPlace place(const FieldDeclaration& field) {
+    const int64_t columns = zos_columns(field);
+    if (field.dtype == DType::boolean) return {(flags_[field.name] = std::make_unique<bool[]>(rows_)).get(), 0};
+    if (field.bucket == Bucket::plain) return {plain(field.name, columns), 0};
+    const std::vector<Ratio>& ratios = ratios_.of(field.bucket);
     if (ratios.empty()) return {};
-    stacks_[name] = &ratios;
+    stacks_[field.name] = &ratios;
     const auto size = static_cast<int64_t>(ratios.size()) * stride_ * columns;
-    Row& cells = cells_.emplace(name, Row(static_cast<size_t>(size), FilledStep::kUnwritten)).first->second;
+    Row& cells = cells_.emplace(field.name, Row(static_cast<size_t>(size), FilledStep::kUnwritten)).first->second;
     return {cells.data(), stride_ * columns};
   }
 

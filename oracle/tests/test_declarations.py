@@ -5,15 +5,20 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inputmeta.oracle import EXPANSIONS, FIELDS, FORMULAS, PATHS, PRECONDITIONS, expected_fields, keys_of
+from inputmeta.oracle.batch import build
 from inputmeta.oracle.views import CONSUMER_MIRROR_VIEW, CONSUMER_VIEW, MASK_VIEW, consumer_view, mask_view
 
 from .batches import config, configs, prompt, sequences_of
 
-SOURCES = Path(__file__).parents[1]
+SOURCES = Path(__file__).resolve().parents[1]
+REPOSITORY = SOURCES.parent
+CODE = ("oracle", "conformance", "corpus/tests", "csrc")
+SUFFIXES = {".py", ".h", ".cpp", ".cu", ".cuh"}
 SPECIFICATION = (SOURCES / "SPEC.md").read_text(encoding="utf-8")
 
 
@@ -31,10 +36,55 @@ def test_built_fields_are_the_declared_ones(path, expand, data):
 
 
 def test_formulas_of_fields_exist():
-    """Every field names formulas that have a text, its own first."""
+    """Every field names formulas that have a text."""
     for field in FIELDS.values():
-        assert field.formula == field.formulas[0]
-        assert set(field.formulas) <= set(FORMULAS), field.name
+        assert field.formulas, field.name
+        assert {*field.formulas, *dict(field.other_formulas).values()} <= set(FORMULAS), field.name
+
+
+NOWHERE = """
+    slot_mapping_store_swa slot_mapping_store_ca kv_ca_index kv_swa_full_index kv_swa_index mirror_cp_index
+    mirror_cp_reverse_index yoco_consumer_slot_mapping_store_swa yoco_consumer_mirror_cp_index
+    yoco_consumer_mirror_cp_reverse_index yoco_cp_contrib_index yoco_cp_boundary_index
+"""
+NEUTRAL = {
+    **dict.fromkeys(NOWHERE.split(), -1),
+    **dict.fromkeys(("gate_force_random", "gate_force_random_cp", "valid_token_mask"), False),
+    **dict.fromkeys(("query_indices", "yoco_consumer_query_indices"), 998244353),
+    "ngram_token_ids": -7,
+    "block_tables": None,
+}
+"""I-3 and I-14 by hand, with the pad token -7; every other field of rows of queries is 0."""
+ALIGNED = {"query", "mirror", "consumer", "consumer_mirror", "contribution"}
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize(("mode", "cp_size"), [("mask", 1), ("compact", 1), ("compact", 2)])
+def test_a_batch_without_queries_has_the_declared_neutral_row(path, mode, cp_size):
+    """I-3, I-14: declared is what I-3 says, and what a batch without queries gives (in decode P-LEN refuses it)."""
+    batch_config = config(max_ngram_size=2, pad_token=-7, yoco_mode=mode, cp_size=cp_size)
+    for field in build(path, batch_config, [prompt(3, 0)] if path == "prompt" else []).values():
+        aligned = field.field.layout(path, batch_config).rows in ALIGNED
+        if not aligned:
+            continue
+        neutral = NEUTRAL.get(field.field.name, 0)
+        assert [(type(cell), cell) for cell in set(field.cells)] == [(type(neutral), neutral)], field.name
+        assert field.field.neutral_cell(batch_config) == neutral
+        assert field.shape[0] == 1
+
+
+def test_only_rows_of_queries_have_a_neutral_cell():
+    """Scalars, boundaries and load plans have no row without a query."""
+    for field in FIELDS.values():
+        kinds = {field.rows, *dict(field.other_rows).values()}
+        assert kinds & ALIGNED or field.neutral is None, field.name
+
+
+def test_columns_are_named_one_by_one():
+    """The names of a row's columns are as many as the shape says, in every field that has a fixed number of them."""
+    for field in FIELDS.values():
+        fixed = [symbol for symbol in field.shape[1:] if symbol.isdecimal()]
+        assert [str(len(field.columns))] == fixed or not (field.columns or fixed), field.name
 
 
 def test_names_are_those_of_the_specification():
@@ -43,10 +93,27 @@ def test_names_are_those_of_the_specification():
     in_text = set(re.findall(r"\b[FP]-[A-Z0-9]+\b", SPECIFICATION))
     assert known == in_text
     decisions = set(re.findall(r"\bI-\d+\b", SPECIFICATION))
-    for source in SOURCES.rglob("*.py"):
+    sources = [path for folder in CODE for path in (REPOSITORY / folder).rglob("*") if path.suffix in SUFFIXES]
+    assert SOURCES / "fields.py" in sources
+    for source in sources:
+        if source.is_relative_to(REPOSITORY / "conformance") and "tests" in source.parts:
+            continue  # these make up names that must be refused
         text = source.read_text(encoding="utf-8")
-        assert set(re.findall(r"\b[FP]-[A-Z0-9]+\b", text)) <= known, source.name
-        assert set(re.findall(r"\bI-\d+\b", text)) <= decisions, source.name
+        assert set(re.findall(r"\b[FP]-[A-Z][A-Z0-9]+\b", text)) <= known, source
+        assert set(re.findall(r"\bI-\d+\b", text)) <= decisions, source
+
+
+def test_a_decision_has_one_number_and_a_line_in_the_index():
+    """Each number is decided in one place ("I-n The ..."), and the index lists all of them, in order, by chapter."""
+    index, text = SPECIFICATION.split("## Decisions", 1)[1].split("## 1. ", 1)
+    listed = re.findall(r"^\| (I-\d+) \| .+ \| (\d+) \|$", index, re.MULTILINE)
+    assert [number for number, _ in listed] == [f"I-{n + 1}" for n in range(len(listed))]
+    decided: dict[str, list[str]] = {}
+    for chapter in ("1. " + text).split("\n## "):
+        # Where a decision is only referred to, its number ends a clause or stands in brackets.
+        for number in re.findall(r"\b(I-\d+) [A-Za-z`Σ*\"]", re.sub(r"\bI-\d+ (says|does|asks)\b", "", chapter)):
+            decided.setdefault(number, []).append(chapter.partition(".")[0])
+    assert decided == {number: [chapter] for number, chapter in listed}
 
 
 def test_every_field_is_named_in_the_specification():

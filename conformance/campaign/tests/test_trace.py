@@ -98,24 +98,27 @@ def test_truncated_and_parallel_prompts_conform(changes, rows):
 
 def test_the_first_difference_ends_the_replay_and_is_kept():
     result = replay(Wrong())
-    assert [finding.signature for finding in result.findings] == ["MISMATCH:F-RING:slot_mapping_store_swa"]
-    assert result.findings[0].step == 10
+    assert list(result.failures) == ["MISMATCH:F-RING:slot_mapping_store_swa"]
+    (failure,) = result.failures.values()
+    assert failure.case.title.startswith("step 10 of a trace replay")
+    assert failure.finding.step == 0
     assert result.counts.steps == 11
     assert not result.passed
-    assert result.failed.steps[0][0].token_ids
+    assert failure.case.steps[0][0].token_ids
     assert summary_lines(result)[-1] == "verdict: 1 steps differ"
 
 
 def test_keep_going_counts_and_keeps_each_signature_once():
     result = replay(Wrong(), keep_going=True)
-    assert len(result.findings) == 1
+    assert len(result.failures) == 1
     assert result.differing_steps == result.counts.steps - 10
 
 
 def test_a_refusal_is_a_finding():
     result = replay(Refusing())
-    assert result.findings[0].verdict is Verdict.REJECTED
-    assert "too short" in result.findings[0].detail
+    (failure,) = result.failures.values()
+    assert failure.finding.verdict is Verdict.REJECTED
+    assert "too short" in failure.finding.detail
 
 
 def test_what_is_not_claimed_is_counted():

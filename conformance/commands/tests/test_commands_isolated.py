@@ -38,7 +38,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def short_shrink(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("inputmeta.conformance.campaign.runs.fuzz", partial(fuzz, shrink_seconds=4))
+    monkeypatch.setattr("inputmeta.conformance.commands.fuzz.run_campaign", partial(fuzz, shrink_seconds=4))
 
 
 def known(tmp_path: Path, *lines: str) -> str:

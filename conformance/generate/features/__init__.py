@@ -2,36 +2,19 @@
 
 from __future__ import annotations
 
+from inputmeta.conformance.cases.corpus import BUG_CLASSES
 from inputmeta.conformance.cases.model import Case
 
 from . import base, compressed, keys, ngram, parallel, refusals, steps, window
 from .facts import Step, step_facts
 from .feature import BugClass, Feature
 
-_BUG_CLASSES = {
-    "SPEC": "draft and accept accounting, the edge at the longest length",
-    "STALE": "values of the last step in a reused buffer",
-    "SENT": "a padding sentinel reaches a real slot",
-    "BT": "block-table width, stride or block size",
-    "WIN": "window edge off by one",
-    "CHUNK": "partial chunk, prefix hit, truncated prefill",
-    "OVF": "int32 products and ids at the bound",
-    "CMP": "compression boundary, units mixed",
-    "ZERO": "zero-length query, key or range",
-    "CU": "cu_seqlens with and without the leading 0",
-    "RING": "ring wrap, ring without room for drafts",
-    "CP": "zigzag padding and reordering",
-    "AGREE": "two builders of the same batch",
-    "DTYPE": "values that another dtype would reinterpret",
-    "LOOK": "look-back across a sequence, a chunk or a draft",
-    "RANK": "an idle rank",
-}
-
 
 def _declared() -> dict[str, Feature]:
     groups = (base, ngram, compressed, window, keys, parallel, steps, refusals)
     features = [feature for group in groups for feature in group.FEATURES]
-    features += [BugClass.of(name, text, features) for name, text in _BUG_CLASSES.items()]
+    classes = [BugClass.of(name, text, features) for name, text in BUG_CLASSES.items()]
+    features += [bug_class for bug_class in classes if bug_class.members]
     return {feature.id: feature for feature in features}
 
 

@@ -9,10 +9,13 @@ from dataclasses import replace
 import pytest
 
 from inputmeta.conformance import exits
-from inputmeta.conformance.campaign.generated import profile_for
-from inputmeta.conformance.gpu.batches import digest, fixed_cases, run_batches, run_cases
+from inputmeta.conformance.campaign.generated import generated_cases, profile_for
+from inputmeta.conformance.campaign.judging import Run, run_cases
+from inputmeta.conformance.campaign.session import Session
+from inputmeta.conformance.gpu.batches import digest, run_batches
 from inputmeta.conformance.gpu.processes import ROOT
 from inputmeta.conformance.subjects import load_subject
+from inputmeta.conformance.workers.target import Target
 
 ORACLE = load_subject("oracle")
 
@@ -21,25 +24,31 @@ def profile(invalid=0.2):
     return replace(profile_for(ORACLE, ("prompt", "decode", "decode_zos")), tiers=("small",), invalid=invalid)
 
 
+def run_of(subject, folder):
+    return Run(Session(subject), Target(subject=subject.name), folder)
+
+
 def test_the_set_is_the_same_every_time_and_another_seed_gives_another():
-    first, again, other = (fixed_cases(60, profile(), seed) for seed in (1, 1, 2))
+    first, again, other = (generated_cases(profile(), seed, 60) for seed in (1, 1, 2))
     assert len(first) == 60
     assert digest(first) == digest(again) != digest(other)
     assert {case.path for case in first} == {"prompt", "decode", "decode_zos"}
 
 
 def test_a_difference_is_counted_described_and_saved(tmp_path, capsys):
-    cases = fixed_cases(60, profile(invalid=0))
-    tally = run_cases(cases, load_subject("mutant:F-POS.one-late"), tmp_path)
-    assert tally.failed
-    assert tally.passed + tally.failed == 60
-    assert len(list(tmp_path.iterdir())) == tally.failed
+    cases = generated_cases(profile(invalid=0), 1, 60)
+    counts = run_cases(
+        run_of(load_subject("mutant:F-POS.one-late"), tmp_path), [(None, case) for case in cases], examine=False
+    )
+    assert counts.failed
+    assert counts.passed + counts.failed == 60
+    assert len(list(tmp_path.iterdir())) == counts.failed
     assert "F-POS" in capsys.readouterr().out
 
 
 def test_nothing_run_is_not_success(tmp_path):
-    assert run_batches(ORACLE, None, 0, tmp_path) == exits.NOTHING_RAN
-    assert run_batches(ORACLE, None, 5, tmp_path) == exits.CONFORMS
+    assert run_batches(run_of(ORACLE, tmp_path), None, 0) == exits.NOTHING_RAN
+    assert run_batches(run_of(ORACLE, tmp_path), None, 5) == exits.CONFORMS
 
 
 class OwnBuffersOnly:
@@ -60,7 +69,7 @@ class OwnBuffersOnly:
 def test_a_subject_that_claims_no_filling_in_place_is_offered_no_buffers(tmp_path, in_place):
     subject = OwnBuffersOnly()
     subject.capabilities = replace(subject.capabilities, in_place=in_place)
-    assert run_batches(subject, None, 10, tmp_path) == exits.CONFORMS
+    assert run_batches(run_of(subject, tmp_path), None, 10) == exits.CONFORMS
     assert bool(subject.offered) is in_place
 
 

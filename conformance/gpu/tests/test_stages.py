@@ -217,7 +217,7 @@ def test_a_sanitizer_is_clean_only_if_it_says_so_and_cases_passed(  # noqa: PLR0
 def test_what_a_sanitizer_runs(monkeypatch, tmp_path):
     seen = []
     monkeypatch.setattr(
-        sanitizers, "run", lambda command, log, environment, _: seen.append((command, environment)) or ran()
+        sanitizers, "run", lambda command, log, environment, *_: seen.append((command, environment)) or ran()
     )
     for tool in TOOLS:
         sanitizers.sanitize(tool, Python(), tmp_path, count=7)
@@ -318,4 +318,6 @@ def test_an_engine_beside_the_installed_one_is_the_one_that_is_imported(tmp_path
     (engine / "__init__.py").write_text("")
     python = Python(tmp_path)
     command = [*python.command, "-c", "from inputmeta import conformance, engine; print(engine.__file__)"]
-    assert run(command, tmp_path / "log", python.environment(), 60).last_line == str(engine / "__init__.py")
+    assert run(command, tmp_path / "log", python.environment(), 60, python.folder).last_line == str(
+        engine / "__init__.py"
+    )

@@ -10,13 +10,13 @@ from typer.testing import CliRunner
 from inputmeta.conformance import exits
 from inputmeta.conformance.campaign.fuzz import fuzz
 from inputmeta.conformance.campaign.generated import profile_for
+from inputmeta.conformance.campaign.trace import replay_trace
 from inputmeta.conformance.cases.corpus import bundled_corpus, case_files
 from inputmeta.conformance.cases.files import load_case
 from inputmeta.conformance.check.runner import run_case
 from inputmeta.conformance.commands.main import app
 from inputmeta.conformance.generate import Profile
 from inputmeta.conformance.subjects import load_subject
-from inputmeta.conformance.trace import replay_trace
 from inputmeta.conformance.trace.tests.synthetic import SMALL, conversations
 
 
@@ -60,7 +60,7 @@ def test_generated_batches_of_real_constants(subject, path):
 )
 def test_a_replayed_trace(subject, changes):
     result = replay_trace(conversations(25, seed=4), replace(SMALL, **changes), subject)
-    assert result.findings == []
+    assert result.failures == []
     assert result.passed
     assert result.rows_compared == result.rows_built
 

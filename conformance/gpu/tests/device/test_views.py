@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from inputmeta.conformance.campaign.generated import generated_cases
 from inputmeta.conformance.cases.request import step_request
 from inputmeta.conformance.generate import Profile
-from inputmeta.conformance.gpu.batches import fixed_cases
 from inputmeta.conformance.subjects import load_subject
 from inputmeta.conformance.subjects.engine import engine_config
 
@@ -29,7 +29,7 @@ def view_of(metadata, mode):
 @pytest.mark.parametrize("ranks", [1, 4])
 def test_views_of_generated_prompts(gpu, subjects, mode, ranks):
     profile = Profile(paths=("prompt",), max_cp_size=ranks, yoco_modes=(mode,), invalid=0, tiers=("small",))
-    for case in fixed_cases(60, profile):
+    for case in generated_cases(profile, 4, 60):
         request = step_request(case, 0)
         config = engine_config(request.config)
         on_host, on_device = (subject.container(request) for subject in subjects)
@@ -49,7 +49,7 @@ def test_views_of_generated_prompts(gpu, subjects, mode, ranks):
 
 def test_a_tensor_that_is_referenced_twice_is_copied_once(gpu, subjects):
     on_host, _ = subjects
-    request = step_request(fixed_cases(1, Profile(paths=("decode",), invalid=0, tiers=("small",)))[0], 0)
+    request = step_request(generated_cases(Profile(paths=("decode",), invalid=0, tiers=("small",)), 4, 1)[0], 0)
     step = on_host.container(request)
     step.context_lens = step.positions
     moved = step.to("cuda")
