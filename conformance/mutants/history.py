@@ -120,6 +120,23 @@ class WrongAfterARefusal(Wrong):
 
 
 @wrong_class(
+    "wrong-after-a-large-batch",
+    "HISTORY",
+    "MISMATCH:F-POS:positions",
+    "scratch that was grown for 6 rows is read with its new stride by every smaller batch",
+    label="not flaky",
+)
+class WrongAfterALargeBatch(Wrong):
+    grown = False
+
+    def after(self, request: Request, fields: Fields) -> None:
+        small = len(fields["positions"]) < 6
+        if self.grown and small:
+            spoil_position(fields)
+        self.grown = self.grown or not small
+
+
+@wrong_class(
     "wrong-by-luck",
     "FLAKY",
     "FLAKY:F-POS:positions",
