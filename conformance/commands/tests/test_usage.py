@@ -1,5 +1,6 @@
 """What first users stumble over: options that exclude each other, refusals that pass, folders of their own."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -117,3 +118,22 @@ def test_a_known_shape_hides_no_wrong_value(tmp_path: Path, monkeypatch: pytest.
     assert "KNOWN MISMATCH:F-POS:positions:shape: no rows – #1" in ended.output
     assert "MISMATCH: wrong value" in ended.output
     assert "MISMATCH: shape" not in ended.output
+
+
+def test_hundreds_of_ratios_are_no_crash_of_the_subject(tmp_path: Path) -> None:
+    """A valid prompt with so many fields that a message of 4,096 arrays could not hold them."""
+    size = 1102701600
+    ratios = [ratio for ratio in range(1, 13000) if size % ratio == 0]
+    assert len(ratios) * 7 > 4096
+    config = {"block_size": size, "window_size": 1, "swa_block_size": 1, "max_model_len": 2**31 - 1}
+    step = [{"seqlen_q": 1, "seqlen_k": 1, "block_table": [0], "token_ids": [0], "data_len": 1}]
+    wide = tmp_path / "wide.json"
+    body = {
+        "schema": "inputmeta-case/1",
+        "path": "prompt",
+        "config": config | {"sparse_ratios": ratios},
+        "steps": [step],
+    }
+    wide.write_text(json.dumps(body))
+    ended = run("replay", wide, "--subject", "oracle", "--valid")
+    assert ended.exit_code == exits.CONFORMS, ended.output
