@@ -17,6 +17,7 @@ from inputmeta.conformance.cases.request import complete_case, store_case
 from inputmeta.conformance.commands.main import app
 from inputmeta.conformance.mutants import MUTANTS
 from inputmeta.conformance.mutants.history import LUCK
+from inputmeta.conformance.trace import TraceOptions, trace_config
 from inputmeta.conformance.workers.pool import Pool
 from inputmeta.conformance.workers.target import Target
 from inputmeta.conformance.workers.tests.test_failures import BAD, GOOD, prompt
@@ -128,6 +129,7 @@ def test_replay_runs_its_files_in_one_worker(tmp_path: Path) -> None:
 def test_a_flaky_failure_has_a_verdict_of_its_own(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    (folder / "bad.json").unlink()
     monkeypatch.setenv(LUCK, str(tmp_path / "made"))
     monkeypatch.setattr(Pool, "fill", lambda _: None)  # one process after the other
     common = ("--corpus", str(folder), "--examples", "0", "--save-dir", str(tmp_path / "failures"))
@@ -201,7 +203,8 @@ def test_a_subject_runs_in_this_process_on_request(tmp_path: Path) -> None:
 
 
 def test_a_trace_in_a_worker_sees_a_crash(tmp_path: Path) -> None:
-    line = {"timestamp": 0, "input_length": 700, "output_length": 4, "hash_ids": [1, 2]}
+    length = trace_config(TraceOptions()).block_size  # the last chunk ends where the first block does
+    line = {"timestamp": 0, "input_length": length, "output_length": 4, "hash_ids": [1]}
     file = tmp_path / "small.jsonl"
     file.write_text(json.dumps(line) + "\n")
     arguments = ("--rows", "20", "--drafts", "2", "--save-dir", str(tmp_path / "saved"))
