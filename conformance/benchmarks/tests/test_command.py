@@ -7,11 +7,8 @@ import sys
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
-
-pytest.importorskip("engine")
-
 import typer
+from typer.testing import CliRunner
 
 from inputmeta.conformance.benchmarks.__main__ import RATIOS, benchmark, run_benchmark
 from inputmeta.conformance.benchmarks.contenders import EngineSide, NumpySide, operations, tensors_of, window_expansion

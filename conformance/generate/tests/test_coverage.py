@@ -12,12 +12,12 @@ from .common import REPEATABLE
 
 SMALL = ("small",)
 PROFILES = {
-    "everything": (Profile(), 2200),
-    "plain prompt": (Profile(("prompt",), max_cp_size=1, yoco_modes=("off",), invalid=0, tiers=SMALL), 600),
-    "decode": (Profile(("decode",), invalid=0), 700),
+    "everything": (Profile(), 1500),
+    "plain prompt": (Profile(("prompt",), max_cp_size=1, yoco_modes=("off",), invalid=0, tiers=SMALL), 400),
+    "decode": (Profile(("decode",), invalid=0), 400),
     "zos": (Profile(("decode_zos",), max_cp_size=1, invalid=0, tiers=SMALL), 700),
-    "compact": (Profile(("prompt",), max_cp_size=2, yoco_modes=("compact",), invalid=0, tiers=SMALL), 600),
-    "refusals": (Profile(invalid=1, tiers=SMALL, multi_step=False), 600),
+    "compact": (Profile(("prompt",), max_cp_size=2, yoco_modes=("compact",), invalid=0, tiers=SMALL), 400),
+    "refusals": (Profile(invalid=1, tiers=SMALL, multi_step=False), 400),
 }
 
 
