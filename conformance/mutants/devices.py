@@ -46,20 +46,12 @@ class Sticky(Trigger):
         raise RuntimeError(f"{ILLEGAL}\nCUDA kernel errors might be asynchronously reported at some other API call.")
 
 
-@wrong_class(
-    "illegal-access", "DEVICE_ERROR", "DEVICE_ERROR:device", "a kernel that reads past a block table; without a device"
-)
+@wrong_class("DEVICE_ERROR", "DEVICE_ERROR:device", "a kernel that reads past a block table; without a device")
 class IllegalAccess(Sticky):
     pass
 
 
-@wrong_class(
-    "illegal-access-on-a-gpu",
-    "DEVICE_ERROR",
-    "DEVICE_ERROR:device",
-    "the same, by a kernel that is really launched",
-    gpu=True,
-)
+@wrong_class("DEVICE_ERROR", "DEVICE_ERROR:device", "the same, by a kernel that is really launched", gpu=True)
 class IllegalAccessOnAGpu(Sticky):
     def strike(self) -> None:
         store_at_a_wild_address()
