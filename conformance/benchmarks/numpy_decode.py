@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from inputmeta import oracle
+
 from .numpy_base import (
     Batch,
-    ConfigLike,
     Fields,
     Int32s,
-    SequenceLike,
     block_tables_flat,
     common_fields,
     int32s,
@@ -23,7 +23,7 @@ from .numpy_base import (
 
 
 def prepare_decode(
-    config: ConfigLike, sequences: Sequence[SequenceLike], *, max_num_blocks: int | None = None
+    config: oracle.MetadataConfig, sequences: Sequence[oracle.SequenceMetadata], *, max_num_blocks: int | None = None
 ) -> Fields:
     """Every field that `prepare_decode_v4` writes, freshly allocated.
 

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from inputmeta import oracle
+
 from .numpy_base import (
     PLACEHOLDER_QUERY_INDEX,
     Batch,
-    ConfigLike,
     Fields,
     Int32s,
     Int64s,
-    SequenceLike,
     block_tables_flat,
     common_fields,
     compressed_bases,
@@ -27,7 +27,7 @@ from .numpy_base import (
 )
 
 
-def prepare_prompt(config: ConfigLike, sequences: Sequence[SequenceLike]) -> Fields:
+def prepare_prompt(config: oracle.MetadataConfig, sequences: Sequence[oracle.SequenceMetadata]) -> Fields:
     """Every field that `prepare_prompt_v4` writes without context parallel and YoCo, freshly allocated."""
     batch = read_batch(config, sequences)
     bounds = zip(batch.sequences, batch.q_start.tolist(), batch.seqlen_k.tolist(), strict=True)

@@ -27,7 +27,7 @@ from inputmeta.conformance.gpu.summary import (
     stage_line,
     tool_output,
     verdict_of,
-    write_summary,
+    write_json,
 )
 
 COMMIT = ("git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
@@ -106,7 +106,7 @@ def main(  # noqa: PLR0917 - a command has as many options as it has
     def keep(new: Stage) -> None:
         stages.append(new)
         say(stage_line(new))
-        write_summary(
+        write_json(
             Summary(
                 command=" ".join(["python -m inputmeta.conformance.gpu", *sys.argv[1:]]),
                 commit=tool_output(*COMMIT).strip(),
