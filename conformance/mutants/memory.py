@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
 from inputmeta import oracle
 from inputmeta.conformance.cases.request import Request
-from inputmeta.conformance.mutants.mutant import Fields, Wrong, wrong_answer, wrong_class
+from inputmeta.conformance.mutants.mutant import Fields, Mutant, Wrong, add, wrong_class
 from inputmeta.conformance.subjects.base import Result
 from inputmeta.oracle.batch import build
 
@@ -70,14 +71,11 @@ class FillsBuffersOfItsOwn(Wrong):
 @wrong_class(
     "STALE", "MISMATCH:F-RING:slot_mapping_store_swa", "slots are accumulated in a buffer that is taken to be zeroed"
 )
-class AddsToWhatIsThere(Wrong):
-    def build(self, request: Request) -> Result:
-        slots = offered(request, "slot_mapping_store_swa")
-        held = None if slots is None else slots.copy()
-        fields = super().build(request)
-        if slots is not None and held is not None:
-            slots += held
-        return fields
+class AddsToWhatIsThere(KeepsCells):
+    key = "slot_mapping_store_swa"
+
+    def keep(self, cells: np.ndarray, held: np.ndarray) -> None:
+        cells += held
 
 
 @wrong_class(
@@ -104,41 +102,41 @@ def beside(array: np.ndarray, place: int) -> np.ndarray:
     return window[-1:]
 
 
-@wrong_answer("OUT_OF_BOUNDS", "OUT_OF_BOUNDS:F-QIDX:query_indices", "<= in a kernel's loop")
-def writes_one_past_the_end(request: Request, _: Fields) -> None:
-    array = offered(request, "query_indices")
-    if array is not None:
-        beside(array, array.size)[:] = 7
+def writes_outside(
+    name: str, cell: str, stands_for: str, places: Callable[[int], Iterable[int]], value: int = 7
+) -> None:
+    """Enter a mutant that writes beside the caller's array of one field.
+
+    ``cell``: formula and field. ``places``: from the array's size to the cells, counted from its start, that are hit.
+    """
+
+    def spoil(request: Request, _: Fields) -> None:
+        array = offered(request, cell.partition(":")[2])
+        if array is not None:
+            for place in places(array.size):
+                beside(array, place)[:] = value
+
+    add(Mutant(name, "OUT_OF_BOUNDS", f"OUT_OF_BOUNDS:{cell}", stands_for, lambda: Wrong(name, spoil)))
 
 
-@wrong_answer("OUT_OF_BOUNDS", "OUT_OF_BOUNDS:F-RING:slot_mapping_store_swa", "a padding index of -1 is written to")
-def writes_before_the_start(request: Request, _: Fields) -> None:
-    array = offered(request, "slot_mapping_store_swa")
-    if array is not None:
-        beside(array, -1)[:] = 7
-
-
-@wrong_answer(
-    "OUT_OF_BOUNDS",
-    "OUT_OF_BOUNDS:F-CU:cu_seqlens_q",
+writes_outside("writes-one-past-the-end", "F-QIDX:query_indices", "<= in a kernel's loop", lambda size: [size])
+writes_outside(
+    "writes-before-the-start", "F-RING:slot_mapping_store_swa", "a padding index of -1 is written to", lambda size: [-1]
+)
+writes_outside(
+    "writes-64-bit-cells",
+    "F-CU:cu_seqlens_q",
     "the last cell is stored as 64 bits: its upper half lands on the neighbour",
+    lambda size: [size],
+    value=0,
 )
-def writes_64_bit_cells(request: Request, _: Fields) -> None:
-    array = offered(request, "cu_seqlens_q")
-    if array is not None:
-        beside(array, array.size)[:] = 0
-
-
-@wrong_answer(
-    "OUT_OF_BOUNDS",
-    "OUT_OF_BOUNDS:F-MASK:valid_token_mask",
+writes_outside(
+    "pads-to-the-tile",
+    "F-MASK:valid_token_mask",
     "rows up to the next multiple of 8 are cleared, whatever the buffer's size",
+    lambda size: range(size, -(-(size + 1) // 8) * 8),
+    value=False,
 )
-def pads_to_the_tile(request: Request, _: Fields) -> None:
-    array = offered(request, "valid_token_mask")
-    if array is not None:
-        for place in range(array.size, -(-(array.size + 1) // 8) * 8):
-            beside(array, place)[:] = False
 
 
 @wrong_class("ALIAS", "OUT_OF_BOUNDS:input", "sorts or extends the scheduler's lists in place")
