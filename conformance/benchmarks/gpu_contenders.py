@@ -20,14 +20,7 @@ from typing import Any
 import torch
 
 from inputmeta import engine
-from inputmeta.conformance.benchmarks.contenders import (
-    Buffers,
-    EngineSide,
-    Operation,
-    defined_bytes,
-    tensors_of,
-    window_expansion,
-)
+from inputmeta.conformance.benchmarks.contenders import Buffers, EngineSide, Operation, defined_bytes, tensors_of
 from inputmeta.conformance.benchmarks.measure import Run
 from inputmeta.conformance.benchmarks.workloads import Workload
 from inputmeta.conformance.subjects.engine import engine_config, engine_sequences
@@ -136,7 +129,7 @@ def fill_runs(buffers: Sequence[torch.Tensor]) -> dict[str, Run]:
 def expansion_operations(workload: Workload, device: torch.device, buffers: int = BUFFERS) -> list[Operation]:
     """One expansion of a step that is on the device, into one buffer again and again, and into several in turn."""
     side = EngineSide(workload)
-    name = window_expansion(workload) if workload.path == "prompt" else "kv_ca_index"
+    name = "kv_swa_full_index" if workload.path == "prompt" else "kv_ca_index"
     metadata = side.prepare(None).to(device)
     made = copy.copy(metadata)
     made.compute_attn_info(side.config, expansions=(name,))

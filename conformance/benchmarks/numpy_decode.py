@@ -8,18 +8,7 @@ import numpy as np
 
 from inputmeta import oracle
 
-from .numpy_base import (
-    Batch,
-    Fields,
-    Int32s,
-    block_tables_flat,
-    common_fields,
-    int32s,
-    joined,
-    modulo,
-    read_batch,
-    starts_of,
-)
+from .numpy_base import Batch, Fields, Int32s, block_tables_flat, common_fields, joined, modulo, read_batch, starts_of
 
 
 def prepare_decode(
@@ -84,7 +73,7 @@ def block_tables(batch: Batch, columns: int) -> Int32s:
     ends = np.cumsum(batch.seqlen_q).tolist()
     begin = 0
     for sequence, end, count in zip(batch.sequences, ends, batch.num_blocks.tolist(), strict=True):
-        tables[begin:end, :count] = int32s(sequence.block_table[:count])
+        tables[begin:end, :count] = sequence.block_table[:count]
         begin = end
     return tables
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
 
 from inputmeta.conformance.cases.model import Case, Gather, Sequence
 
 from .facts import Step
 from .feature import DECODE, PROMPT, SMALL, ZOS, Conditions, Feature, holding
+
+_order = partial(Feature, multi_step=True)
 
 FEATURES = (
     Feature("F-GATHER:fresh", "a sequence that reads fresh_input_ids", ("SPEC",), ZOS),
@@ -21,27 +24,14 @@ FEATURES = (
     Feature("F-GATHER:other-negative", "a remap below -1", ("SENT",), ZOS),
     Feature("F-STACK:several-ratios", "several ratios share one buffer", (), ZOS),
     Feature("F-STACK:smaller-replay", "a step smaller than the first one", ("STALE",), ZOS, multi_step=True),
-    Feature("STEPS:grow", "a step with more rows than the one before", ("STALE",), multi_step=True),
-    Feature("STEPS:shrink", "a step with fewer rows than the one before", ("STALE", "SPEC"), multi_step=True),
-    Feature("STEPS:fewer-sequences", "a step with fewer sequences than the one before", ("STALE",), multi_step=True),
-    Feature("STEPS:fewer-blocks", "tables narrower than in the step before", ("STALE", "BT"), DECODE, multi_step=True),
-    Feature(
-        "STEPS:no-rows-between",
-        "a step without rows between two with some",
-        ("STALE", "ZERO"),
-        PROMPT,
-        SMALL,
-        multi_step=True,
-    ),
-    Feature(
-        "STEPS:idle-between",
-        "a step that stores nothing between two",
-        ("STALE", "RANK"),
-        tiers=SMALL,
-        multi_step=True,
-    ),
-    Feature("STEPS:drafts-end", "no drafts after a step with some", ("SPEC", "STALE"), DECODE, multi_step=True),
-    Feature("STEPS:refused-between", "a valid step after a refused one", ("STALE",), invalid=True, multi_step=True),
+    _order("STEPS:grow", "a step with more rows than the one before", ("STALE",)),
+    _order("STEPS:shrink", "a step with fewer rows than the one before", ("STALE", "SPEC")),
+    _order("STEPS:fewer-sequences", "a step with fewer sequences than the one before", ("STALE",)),
+    _order("STEPS:fewer-blocks", "tables narrower than in the step before", ("STALE", "BT"), DECODE),
+    _order("STEPS:no-rows-between", "a step without rows between two with some", ("STALE", "ZERO"), PROMPT, SMALL),
+    _order("STEPS:idle-between", "a step that stores nothing between two", ("STALE", "RANK"), tiers=SMALL),
+    _order("STEPS:drafts-end", "no drafts after a step with some", ("SPEC", "STALE"), DECODE),
+    _order("STEPS:refused-between", "a valid step after a refused one", ("STALE",), invalid=True),
 )
 
 
