@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 import unicodedata
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, TextIO
 
-from inputmeta.conformance.exits import BAD_USAGE
+from inputmeta.conformance.exits import BAD_USAGE, CLOSED_PIPE, TOOL_FAILED
 
 if TYPE_CHECKING:
     import typer
@@ -16,6 +18,10 @@ if TYPE_CHECKING:
 
 NOT_TEXT = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Unicode categories of what moves the cursor, hides or reorders text."""
+
+
+PLAIN = str.maketrans({"–": "-", "—": "-", "…": "...", "µ": "u", "·": "*"})
+"""How the characters that we print ourselves look in ASCII."""
 
 
 def plain_text(text: str) -> str:
@@ -30,13 +36,36 @@ def readable(text: str) -> str:
 
 def say(text: str) -> None:
     """One or more lines to stdout, never wrapped or coloured: they are read by programs too."""
-    sys.stdout.write(readable(text) + "\n")
-    sys.stdout.flush()
+    try:
+        write(sys.stdout, readable(text) + "\n")
+    except OSError as error:
+        # What the interpreter flushes when it ends must not fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if error.errno == errno.EPIPE:
+            raise SystemExit(CLOSED_PIPE) from error
+        notice(f"stdout: {error.strerror}")
+        raise SystemExit(TOOL_FAILED) from error
 
 
 def notice(text: str) -> None:
     """One line to stderr that ends nothing."""
-    sys.stderr.write(f"inputmeta: {readable(text)}\n")
+    with suppress(OSError):  # there is nowhere left to say it
+        write(sys.stderr, f"inputmeta: {readable(text)}\n")
+
+
+def write(stream: TextIO, text: str) -> None:
+    """Write and flush; characters that the stream's encoding does not have are replaced.
+
+    Raises:
+        OSError: the stream is closed, or its device is full.
+    """
+    encoding = stream.encoding or "ascii"
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        text = text.translate(PLAIN).encode(encoding, "replace").decode(encoding)
+    stream.write(text)
+    stream.flush()
 
 
 def fail(text: str, code: int = BAD_USAGE) -> typer.Exit:

@@ -5,16 +5,23 @@ DIFFERS = 1
 BAD_USAGE = 2
 REFUSED = 3
 NOTHING_RAN = 4
+TOOL_FAILED = 70
+"""EX_SOFTWARE of sysexits.h."""
 NO_SUBJECT = 125
+CLOSED_PIPE = 141
+"""128 + SIGPIPE, as a shell says it."""
 
 MEANINGS = {
     CONFORMS: "conforms",
     DIFFERS: "differs (any verdict other than PASS, UNSUPPORTED and KNOWN); a known failure is out of date (`check`, "
     "`replay`); an adapter breaks its contract (`subject check`); `corpus lint` or `fmt --check` found something",
     BAD_USAGE: "bad usage, or a file that cannot be used",
-    REFUSED: "`oracle`: the case breaks a precondition",
+    REFUSED: "`oracle`, `replay --valid`: a case breaks a precondition",
     NOTHING_RAN: "nothing was checked: the subject claims nothing of it",
+    TOOL_FAILED: "the tool itself failed: a full device, an output that cannot be written, no memory; it says "
+    "nothing about the subject",
     NO_SUBJECT: "the subject cannot be loaded or started (`git bisect run` skips the revision)",
+    CLOSED_PIPE: "the reader of stdout went away (`| head`)",
 }
 """What each code says."""
 

@@ -39,6 +39,8 @@ class Outcome:
     """Defined cells compared, of one pass."""
     keys: set[str] = field(default_factory=set)
     """Flat keys compared."""
+    broken: dict[int, frozenset[str]] = field(default_factory=dict)
+    """Preconditions that a step breaks, for one of which it must be refused."""
 
     @property
     def ran(self) -> bool:
@@ -85,6 +87,7 @@ def run_case(case: Case, subject: Subject) -> Outcome:
         outcome.steps += 1
         broken = {error.condition for error in request.violations()}
         if broken:
+            outcome.broken[index] = frozenset(broken)
             outcome.add(check_refusal(subject, request, index, broken))
         else:
             valid.append(claimed_step(request, index, subject, outcome))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum, auto
 
 from rich.progress import Progress
 
@@ -41,19 +42,28 @@ def summary(campaign: Campaign) -> str:
     return line
 
 
-def coverage_text(campaign: Campaign, *, full: bool) -> str:
-    """The coverage table: a line a formula (or a feature), then every reachable feature that was not visited.
+class Detail(Enum):
+    """How much of the coverage is printed: how many features were visited, or that and a line a formula or feature."""
+
+    COUNT = auto()
+    FORMULAS = auto()
+    FEATURES = auto()
+
+
+def coverage_text(campaign: Campaign, detail: Detail) -> str:
+    """The coverage table, then every reachable feature that was not visited.
 
     A campaign that ended at a failure gets the first line alone.
     """
     rows = campaign.coverage.rows(campaign.profile)
-    unvisited = [] if campaign.failures else campaign.coverage.unvisited(campaign.profile)
+    brief = campaign.failures or detail is Detail.COUNT
+    unvisited = [] if brief else campaign.coverage.unvisited(campaign.profile)
     lines = [f"coverage: {sum(1 for row in rows if row.count)} of {len(rows)} features visited"]
     if campaign.failures:
         lines[0] += " before the first failure"
-    elif full:
+    elif detail is Detail.FEATURES:
         lines += [f"  {row.count:8}  {row.id}  {row.text}" for row in rows]
-    else:
+    elif detail is Detail.FORMULAS:
         groups: dict[str, list[str]] = {}
         for row in rows:
             group, _, name = row.id.partition(":")

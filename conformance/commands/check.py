@@ -13,7 +13,7 @@ from inputmeta.conformance.campaign.fuzz import fuzz
 from inputmeta.conformance.campaign.generated import ROUND_EXAMPLES, claimed_paths, profile_for
 from inputmeta.conformance.campaign.judging import Run, opened, run_cases
 from inputmeta.conformance.cases.corpus import bundled_corpus, load_corpus
-from inputmeta.conformance.commands.campaign_text import conclude, coverage_text, show_on, summary
+from inputmeta.conformance.commands.campaign_text import Detail, conclude, coverage_text, show_on, summary
 from inputmeta.conformance.commands.options import (
     SAVE_DIR,
     KnownOption,
@@ -34,10 +34,13 @@ app = command_app()
 @with_target()
 def check(
     target: Target,
-    corpus: Annotated[Path | None, typer.Option(help="folder of cases; the installed corpus if left out")] = None,
+    corpus: Annotated[
+        list[Path] | None, typer.Option(help="folder of cases, may be repeated; the installed corpus if left out")
+    ] = None,
     examples: Annotated[int, typer.Option(min=0, help="generated cases, rounded up to hundreds")] = 1000,
     seed: Annotated[int, typer.Option(min=0, help="of the generated cases")] = 0,
     path: PathOption = None,
+    coverage: Annotated[bool, typer.Option("--coverage", help="print how often each feature was visited")] = False,
     save_dir: SaveDirOption = SAVE_DIR,
     known_failures: KnownOption = None,
     write_known_failures: WriteKnownOption = None,
@@ -49,26 +52,30 @@ def check(
     Example: `inputmeta check --subject my_engine.adapter:build --known-failures known.txt`
     """
     with opened(target, save_dir, known_in(known_failures)) as run:
-        code = run_check(run, corpus or bundled_corpus(), examples=examples, seed=seed, paths=path)
+        code = run_check(run, corpus or [bundled_corpus()], examples=examples, seed=seed, paths=path, coverage=coverage)
         run.finish(write_known_failures)
     raise typer.Exit(code)
 
 
-def run_check(run: Run, corpus: Path, *, examples: int, seed: int, paths: Sequence[str] | None) -> int:
-    """Corpus, then generated cases; prints the result and returns the exit code."""
+def run_check(
+    run: Run, corpora: Sequence[Path], *, examples: int, seed: int, paths: Sequence[str] | None, coverage: bool
+) -> int:
+    """Every corpus, then generated cases; prints the result and returns the exit code."""
     claimed = claimed_paths(run.subject, paths)
-    counts = run_cases(run, load_corpus(corpus), paths=claimed)
-    say(f"corpus {corpus.name}: {counts}")
+    code, ran = exits.CONFORMS, 0
+    for corpus in corpora:
+        counts = run_cases(run, load_corpus(corpus), paths=claimed)
+        say(f"corpus {corpus.name}: {counts}")
+        code = exits.DIFFERS if counts.failed else code
+        ran += counts.passed + counts.known
     rounds = -(-examples // ROUND_EXAMPLES)
-    code = exits.DIFFERS if counts.failed else exits.CONFORMS
-    ran = counts.passed + counts.known
     if rounds and claimed:
         profile = profile_for(run.subject, claimed)
         with progress(rounds * ROUND_EXAMPLES) as bar:
             shown = show_on(bar, by_cases=True)
             campaign = fuzz(run.session, profile, seed_value=seed, rounds=rounds, known=run.known, on_case=shown)
         say(f"generated, seed {seed}: " + summary(campaign))
-        say(coverage_text(campaign, full=False))
+        say(coverage_text(campaign, Detail.FORMULAS if coverage else Detail.COUNT))
         code = max(code, conclude(campaign, run))
         ran += campaign.ran
     for entry in run.known.unused():

@@ -23,18 +23,18 @@ FolderOption = Annotated[
 @app.command()
 def add(
     cases: Annotated[list[Path], typer.Argument(metavar="CASE…", help="case files to take in")],
-    corpus: FolderOption = None,
+    corpus: Annotated[Path, typer.Option("--corpus", help="folder of cases, of your repository; made if it is absent")],
     title: Annotated[str | None, typer.Option(help="what the case guards; replaces its title")] = None,
     tag: Annotated[list[str] | None, typer.Option(help="formula, precondition or bug class; may be repeated")] = None,
 ) -> None:
     """Complete cases (id, expectation, layout) and store them in the corpus.
 
-    Example: `inputmeta corpus add inputmeta-failures/f5cb96a8c055ac34.json --title "F-POS: two rows" --tag F-POS`
+    Example: `inputmeta corpus add case.json --corpus tests/cases --title "F-POS: two rows" --tag F-POS`
     """
     with one_line_errors():
         for case in [load_case(path) for path in cases]:
             changes = {"title": title or case.title, "tags": tuple(tag or case.tags)}
-            say(str(add_case(msgspec.structs.replace(case, **changes), corpus or bundled_corpus())))
+            say(str(add_case(msgspec.structs.replace(case, **changes), corpus)))
 
 
 @app.command()

@@ -13,7 +13,7 @@ from inputmeta.conformance import exits
 from inputmeta.conformance.campaign.fuzz import fuzz as run_campaign
 from inputmeta.conformance.campaign.generated import claimed_paths, profile_for
 from inputmeta.conformance.campaign.judging import Run, opened
-from inputmeta.conformance.commands.campaign_text import conclude, coverage_text, show_on, summary
+from inputmeta.conformance.commands.campaign_text import Detail, conclude, coverage_text, show_on, summary
 from inputmeta.conformance.commands.options import (
     SAVE_DIR,
     KnownOption,
@@ -70,7 +70,7 @@ def run_fuzz(run: Run, seconds: float, seed: int, paths: Sequence[str] | None, *
         shown = show_on(bar)
         campaign = run_campaign(run.session, profile, seed_value=seed, seconds=seconds, known=run.known, on_case=shown)
     say(summary(campaign))
-    say(coverage_text(campaign, full=full_coverage))
+    say(coverage_text(campaign, Detail.FEATURES if full_coverage else Detail.FORMULAS))
     code = conclude(campaign, run)
     for entry in run.known.unused():
         notice(run.known.complaint(entry))

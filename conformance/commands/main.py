@@ -6,12 +6,15 @@ A command is a module of this package with an ``app``, imported when it is calle
 from __future__ import annotations
 
 import importlib
-from typing import Any
+import sys
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from inputmeta.conformance import exits
+from inputmeta.conformance.console import notice, say
+from inputmeta.conformance.version import VERSION
 
 COMMANDS = {
     "fuzz": "Generate batches until the time is up or the subject differs from the oracle.",
@@ -69,7 +72,15 @@ app = typer.Typer(
 )
 
 
+def print_version(asked: bool) -> None:
+    """End with the version, if that was asked for."""
+    if asked:
+        say(f"inputmeta {VERSION}")
+        raise typer.Exit
+
+
 @app.callback(
+    context_settings={"help_option_names": ["-h", "--help"]},
     help=f"""Differential conformance tests for the input metadata of LLM inference engines.
 
 A *subject* builds the integer tensors of a batch; the oracle says what every defined cell must be. Subjects: `engine`
@@ -80,12 +91,23 @@ A subject runs in a worker process that may crash, hang or grow without harm: it
 is the verdict. Every case is in a journal in `--save-dir` before it is handed over; what a killed run leaves there is
 saved as case files by the next.
 
-{exits.EXPLANATION}"""
+{exits.EXPLANATION}""",
 )
-def inputmeta() -> None:
-    """The options of every command."""
+def inputmeta(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=print_version)
+    ] = False,
+) -> None:
+    """The options of the command itself."""
 
 
 def main() -> None:
-    """Entry point of the command."""
-    app()
+    """Entry point of the command; a failure of its own is told from one of the subject by its exit code."""
+    try:
+        app()
+    except MemoryError:
+        notice("out of memory")
+        sys.exit(exits.TOOL_FAILED)
+    except OSError as error:
+        notice(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        sys.exit(exits.TOOL_FAILED)

@@ -33,7 +33,7 @@ PathOption = Annotated[
     list[ConstructionPath] | None,
     typer.Option("--path", "-p", help="construction path; may be repeated; all that the subject claims if left out"),
 ]
-SubjectOption = Annotated[str, typer.Option("--subject", "-s", help="what is tested")]
+SubjectOption = Annotated[str | None, typer.Option("--subject", "-s", help="what is tested", show_default="engine")]
 CommandOption = Annotated[
     str | None,
     typer.Option("--subject-command", help="a program that speaks the protocol, instead of --subject"),
@@ -54,12 +54,19 @@ WriteKnownOption = Annotated[
 ]
 SaveDirOption = Annotated[Path, typer.Option(help="where failing cases and the journal are")]
 
+HELP_NAMES = {"help_option_names": ["-h", "--help"]}
 SAVE_DIR = Path("inputmeta-failures")
 
 
 def command_app(help: str | None = None) -> typer.Typer:
     """The application of one file of commands."""
-    return typer.Typer(no_args_is_help=help is not None, add_completion=False, rich_markup_mode="markdown", help=help)
+    return typer.Typer(
+        no_args_is_help=help is not None,
+        add_completion=False,
+        rich_markup_mode="markdown",
+        help=help,
+        context_settings=HELP_NAMES,
+    )
 
 
 def known_in(file: Path | None) -> KnownFailures:
@@ -80,7 +87,7 @@ def with_target(*, in_process: bool = False) -> Callable[[Callable[..., None]], 
             p.replace(annotation=hints[name]) for name, p in signature(command).parameters.items() if name != "target"
         ]
         options = {
-            "subject": (SubjectOption, "engine"),
+            "subject": (SubjectOption, None),
             "command": (CommandOption, None),
             "json": (JsonOption, False),
             "in_process": (InProcessOption, in_process),
@@ -91,6 +98,11 @@ def with_target(*, in_process: bool = False) -> Callable[[Callable[..., None]], 
         @wraps(command)
         def run(**given: Any) -> None:  # noqa: ANN401 - values of options
             chosen = {name: given.pop(name) for name in options}
+            if chosen["command"] is not None and chosen["subject"] is not None:
+                raise fail("--subject and --subject-command: give one of them")
+            if chosen["json"] and chosen["command"] is None:
+                raise fail("--subject-json: belongs to --subject-command")
+            chosen["subject"] = chosen["subject"] or target.SUBJECT
             if in_process and chosen["command"] is not None:
                 chosen["in_process"] = False  # it was not asked for
             with one_line_errors():

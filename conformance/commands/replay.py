@@ -12,6 +12,7 @@ from inputmeta.conformance.campaign.judging import Run, run_cases
 from inputmeta.conformance.campaign.session import Session
 from inputmeta.conformance.cases.files import load_case
 from inputmeta.conformance.cases.model import Case
+from inputmeta.conformance.cases.request import step_request
 from inputmeta.conformance.check.runner import Outcome
 from inputmeta.conformance.commands.options import (
     SAVE_DIR,
@@ -21,7 +22,7 @@ from inputmeta.conformance.commands.options import (
     known_in,
     with_target,
 )
-from inputmeta.conformance.console import say
+from inputmeta.conformance.console import notice, say
 from inputmeta.conformance.workers.target import Target
 
 app = command_app()
@@ -32,21 +33,42 @@ app = command_app()
 def replay(
     target: Target,
     cases: Annotated[list[Path], typer.Argument(metavar="CASE…", help="case files")],
+    valid: Annotated[
+        bool, typer.Option("--valid", help="a case that breaks a precondition is an error, exit code 3")
+    ] = False,
     known_failures: KnownOption = None,
     write_known_failures: WriteKnownOption = None,
 ) -> None:
     """Run case files, in order and in one worker, and describe every difference. Fits `git bisect run`.
+
+    A step that breaks a precondition must be refused for it: the line of the case says so. With `--valid` no case may
+    break one.
 
     Example: `git bisect run inputmeta replay case.json --subject my_engine.adapter:build`
     """
     # Read before the first is run, so that a bad file costs nothing.
     loaded = [(path, load_case(path)) for path in cases]
     known = known_in(known_failures)
+    if valid and tell_broken(loaded):
+        raise typer.Exit(exits.REFUSED)
     with target.open() as tested:
         run = Run(Session(tested), target, SAVE_DIR, known)
         code = run_files(run, loaded)
     run.finish(write_known_failures)
     raise typer.Exit(code)
+
+
+def tell_broken(loaded: list[tuple[Path, Case]]) -> bool:
+    """Name every precondition that the cases break; whether there is one."""
+    broken = [
+        f"{path}: step {index}: {error}"
+        for path, case in loaded
+        for index in range(len(case.steps))
+        for error in step_request(case, index).violations()
+    ]
+    for line in broken:
+        notice(line)
+    return bool(broken)
 
 
 def run_files(run: Run, loaded: list[tuple[Path, Case]]) -> int:
@@ -57,7 +79,8 @@ def run_files(run: Run, loaded: list[tuple[Path, Case]]) -> int:
             say(f"UNSUPPORTED {path}: {run.subject.name} does not claim {', '.join(sorted(outcome.unsupported))}")
         elif not outcome.findings:
             left = f"; not claimed: {', '.join(sorted(outcome.unsupported))}" if outcome.unsupported else ""
-            say(f"PASS {path}: {outcome.steps} steps, {len(outcome.keys)} fields, {outcome.cells} cells{left}")
+            compared = f"{outcome.steps} steps, {len(outcome.keys)} fields, {outcome.cells} cells"
+            say(f"PASS {path}: {refused_text(outcome, compared)}{left}")
 
     counts = run_cases(run, loaded, examine=False, on_case=tell)
     passing = run.known.passing()
@@ -66,3 +89,13 @@ def run_files(run: Run, loaded: list[tuple[Path, Case]]) -> int:
     if counts.failed or passing:
         return exits.DIFFERS
     return exits.CONFORMS if counts.ran else exits.NOTHING_RAN
+
+
+def refused_text(outcome: Outcome, compared: str) -> str:
+    """What a passing case showed: the cells compared, the steps refused as they must be."""
+    refused = [f"step {index} for {', '.join(sorted(broken))}" for index, broken in outcome.broken.items()]
+    if not refused:
+        return compared
+    if len(refused) == outcome.steps == 1:
+        return f"refused as required: {', '.join(sorted(outcome.broken[0]))}"
+    return f"{compared}; refused as required: {'; '.join(refused)}"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
+import sys
 from collections.abc import Callable, Mapping
 from typing import cast
 
@@ -68,6 +70,8 @@ def attribute_of(place: str) -> object:
         SubjectError: the module has no such attribute.
     """
     module, _, attribute = place.partition(":")
+    if "" not in sys.path and os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # as in a worker: ``python -m`` looks in the current folder
     found: object = importlib.import_module(module)
     for part in attribute.split("."):
         if not hasattr(found, part):

@@ -15,6 +15,8 @@ from inputmeta.conformance.workers.process import MIB, Limits, Worker
 from inputmeta.conformance.workers.subject import IsolatedSubject
 from inputmeta.conformance.workers.wire import FRAMES, LINES
 
+SUBJECT = "engine"
+"""What is tested if nothing is named."""
 TIMEOUT = 10.0
 """Seconds a batch."""
 MEMORY_LIMIT = 8192
@@ -25,7 +27,7 @@ MEMORY_LIMIT = 8192
 class Target:
     """A subject by name or by command, and where and within which limits it runs."""
 
-    subject: str = "engine"
+    subject: str = SUBJECT
     """A name that :func:`inputmeta.conformance.subjects.load_subject` knows; not looked at if there is a command."""
     command: str | None = None
     """A program that speaks the protocol, with its arguments, quoted as for a shell; no shell runs it."""

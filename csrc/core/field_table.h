@@ -105,8 +105,8 @@ struct FieldDeclaration {
   Zos zos;
 };
 
-#define INPUTMETA_FIELD_DECLARATION(name, dtype, prompt_rows, decode_rows, columns, bucket, when, neutral, zos)     \
-  {Field::name,     #name,          DType::dtype, Rows::prompt_rows, Rows::decode_rows, Columns::columns, \
+#define INPUTMETA_FIELD_DECLARATION(name, dtype, prompt_rows, decode_rows, columns, bucket, when, neutral, zos)       \
+  {Field::name, #name, DType::dtype, Rows::prompt_rows, Rows::decode_rows, Columns::columns, \
    Bucket::bucket, When::when, Neutral::neutral, Zos::zos},
 /// By the number of the field.
 inline constexpr FieldDeclaration kFields[] = {INPUTMETA_FIELDS(INPUTMETA_FIELD_DECLARATION)};

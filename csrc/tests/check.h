@@ -1,4 +1,4 @@
-// A test framework of one page: TEST registers, CHECK and CHECK_EQ count and print failures, main runs all tests.
+// A test framework of one page: TEST registers, CHECK and CHECK_EQ count and print failures, main runs the tests.
 #pragma once
 
 #include <concepts>

@@ -1,6 +1,7 @@
 """Labels of failures, the search for earlier cases, and shrinking from death to death."""
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -13,8 +14,8 @@ import msgspec
 import pytest
 
 from inputmeta.conformance.campaign.examine import AFTER_EARLIER, DETERMINISTIC, Examiner, with_steps
-from inputmeta.conformance.campaign.failures import Failure
-from inputmeta.conformance.campaign.fuzz import fuzz
+from inputmeta.conformance.campaign.failures import Failure, case_size
+from inputmeta.conformance.campaign.fuzz import Campaign, fuzz
 from inputmeta.conformance.campaign.journal import Journal, recover
 from inputmeta.conformance.campaign.reduce import shortest
 from inputmeta.conformance.campaign.session import Session
@@ -23,12 +24,21 @@ from inputmeta.conformance.cases.model import Case
 from inputmeta.conformance.check.runner import run_case
 from inputmeta.conformance.check.verdicts import Verdict
 from inputmeta.conformance.generate import Profile
+from inputmeta.conformance.mutants.history import LUCK
 from inputmeta.conformance.workers.pool import Pool
 from inputmeta.conformance.workers.target import Target
-from inputmeta.conformance.workers.tests.test_failures import CONFIG, GOOD, prompt, wrong
-from inputmeta.conformance.workers.tests.wrong import COUNTER
+from inputmeta.conformance.workers.tests import test_failures as workers_tests
+from inputmeta.conformance.workers.tests.test_failures import BAD, CONFIG, GOOD, PADDED, prompt, wrong
 
-PROMPT = Profile(paths=("prompt",))
+DYING = Path(workers_tests.__file__).with_name("dying_program.py")
+LARGER = msgspec.structs.replace(GOOD, steps=((PADDED, *GOOD.steps[0]),))
+BAD_ALONE = msgspec.structs.replace(GOOD, steps=((PADDED,),))
+
+
+@pytest.fixture(autouse=True)
+def no_spares(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One worker after the other: none is started in advance."""
+    monkeypatch.setattr(Pool, "fill", lambda _: None)
 
 
 @contextmanager
@@ -53,19 +63,17 @@ def replayed(session: Session, *cases: Case) -> set[str]:
 
 
 def test_a_failure_in_every_worker_is_deterministic() -> None:
-    with session_on(wrong("Raises")) as session:
-        examined = Examiner(session, times=3).examine(first_failure(session, [GOOD, prompt(3)]))
+    with session_on(wrong("raises")) as session:
+        examined = Examiner(session, times=3).examine(first_failure(session, [GOOD, BAD]))
     assert examined.label == DETERMINISTIC
     assert examined.note == "3 of 3 in fresh workers, 3 of 3 in a warm one"
     assert examined.finding.signature == "CRASH:raised:-"
 
 
 def test_a_failure_in_some_workers_is_flaky(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(COUNTER, str(tmp_path / "made"))
-    monkeypatch.setattr(Pool, "fill", lambda _: None)  # one process after the other
-    with session_on(wrong("EverySecondProcess")) as session:
-        session.isolated.renew()
-        failure = first_failure(session, [GOOD] * 3)
+    monkeypatch.setenv(LUCK, str(tmp_path / "made"))
+    with session_on(wrong("wrong-in-every-second-process")) as session:
+        failure = first_failure(session, [GOOD])
         examined = Examiner(session, times=4, seconds=5).examine(failure)
     assert examined.label == "2 of 4"
     assert examined.finding.signature == "FLAKY:F-POS:positions"
@@ -74,7 +82,7 @@ def test_a_failure_in_some_workers_is_flaky(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_failure_on_every_seventh_call_becomes_a_case_of_repeated_steps() -> None:
-    with session_on(wrong("EverySeventh")) as session:
+    with session_on(wrong("every-7th-call")) as session:
         failure = first_failure(session, [prompt(1), prompt(2), prompt(4)])
         assert failure.case == prompt(4)
         examined = Examiner(session, times=3).examine(failure)
@@ -85,8 +93,8 @@ def test_a_failure_on_every_seventh_call_becomes_a_case_of_repeated_steps() -> N
 
 
 def test_a_failure_after_a_larger_batch_becomes_a_case_of_both() -> None:
-    earlier = [prompt(1), prompt(1, 7, 1), prompt(2), prompt(5), prompt(1)]
-    with session_on(wrong("AfterLarger")) as session:
+    earlier = [prompt(1), prompt(7, 1), prompt(2)]
+    with session_on(wrong("wrong-after-a-large-batch")) as session:
         failure = first_failure(session, earlier)
         assert failure.case == prompt(2)
         session.run(prompt(5))
@@ -100,40 +108,62 @@ def test_a_failure_after_a_larger_batch_becomes_a_case_of_both() -> None:
 
 def test_earlier_cases_of_other_configurations_stay_files_of_their_own() -> None:
     other = msgspec.structs.replace(prompt(7), config=msgspec.structs.replace(CONFIG, window_size=1))
-    with session_on(wrong("AfterLarger")) as session:
+    with session_on(wrong("wrong-after-a-large-batch")) as session:
         examined = Examiner(session, times=2).examine(first_failure(session, [prompt(1), other, GOOD]))
         assert (examined.label, examined.before, examined.case) == (AFTER_EARLIER, (other,), GOOD)
         assert replayed(session, other, GOOD) == {"MISMATCH:F-POS:positions"}
 
 
 def test_a_smaller_case_that_does_not_come_back_gives_way_to_the_first() -> None:
-    with session_on(wrong("Raises")) as session:
-        failure = first_failure(session, [prompt(3, 2)])
+    with session_on(wrong("raises")) as session:
+        failure = first_failure(session, [LARGER])
         mistaken = msgspec.structs.replace(GOOD)
         examined = Examiner(session, times=2).examine(
             Failure(failure.finding, mistaken, failure.mark, failure.first, failure.first_mark)
         )
-    assert (examined.label, examined.case) == (DETERMINISTIC, prompt(3))
+    assert (examined.label, examined.case) == (DETERMINISTIC, BAD_ALONE)
     assert "as first seen" in examined.note
 
 
 def test_in_process_there_is_only_a_warm_process() -> None:
-    with session_on(wrong("Raises", in_process=True)) as session:
-        examined = Examiner(session, times=3).examine(first_failure(session, [prompt(3)]))
+    with session_on(wrong("raises", in_process=True)) as session:
+        examined = Examiner(session, times=3).examine(first_failure(session, [BAD]))
     assert (examined.label, examined.note) == (DETERMINISTIC, "3 of 3 in this process")
 
 
-@pytest.mark.parametrize(("name", "signature"), [("Segfaults", "CRASH:SIGSEGV:-"), ("Hangs", "HANG:timeout:-")])
-def test_shrinking_goes_on_through_deaths_to_the_smallest_case(name: str, signature: str) -> None:
-    with session_on(wrong(name, timeout=2.0)) as session:
-        campaign = fuzz(session, PROMPT, seed_value=3, rounds=20, shrink_seconds=25)
-        failure = campaign.failures[signature]
-        assert sum(map(len, failure.case.steps)) == 1
-        assert failure.case.steps[0][0].seqlen_q == 3
-        assert session.isolated.timeout == 2.0
+def dying(how: str) -> Target:
+    return Target(command=shlex.join([sys.executable, "-I", "-S", str(DYING), how]), json=True, timeout=1.0)
+
+
+def fuzzed(session: Session, shrink_seconds: float) -> tuple[Campaign, Failure]:
+    campaign = fuzz(session, Profile(paths=("decode",)), seed_value=3, rounds=20, shrink_seconds=shrink_seconds)
+    (failure,) = campaign.failures.values()
+    return campaign, failure
+
+
+def test_shrinking_goes_on_through_deaths_to_the_smallest_case() -> None:
+    with session_on(dying("dies")) as session:
+        campaign, failure = fuzzed(session, 30)
+        assert failure.finding.signature == "CRASH:SIGSEGV:-"
+        assert session.isolated.generation > 20
+        (sequence,) = failure.case.steps[0]
+        assert (len(failure.case.steps), sequence.is_placeholder, sequence.seqlen_k) == (1, True, 1)
         examined = Examiner(session, times=2).examine(failure)
         assert (examined.label, examined.case) == (DETERMINISTIC, failure.case)
     assert campaign.verdicts[Verdict.PASS] > 0
+
+
+def test_shrinking_goes_on_through_hangs_in_haste_and_has_the_full_time_afterwards() -> None:
+    with session_on(dying("hangs")) as session:
+        before = time.monotonic()
+        campaign, failure = fuzzed(session, 4)
+        hangs = campaign.verdicts[Verdict.HANG]
+        assert failure.finding.signature == "HANG:timeout:-"
+        assert case_size(failure.case) < case_size(failure.first)
+        assert hangs > 2
+        assert session.isolated.timeout == 1.0
+        assert time.monotonic() - before < 30
+        assert Examiner(session, times=2).examine(failure).label == DETERMINISTIC
 
 
 def test_delta_debugging_keeps_what_is_needed() -> None:
@@ -150,14 +180,14 @@ def children(pid: int) -> list[int]:
 SUITE = """
 import sys
 from inputmeta.conformance.commands.main import app
-app(["fuzz", "--subject", "inputmeta.conformance.workers.tests.wrong:" + sys.argv[1], "--seed", "3", "--path", "prompt",
-     "--seconds", "60", "--save-dir", sys.argv[2]])
+app(["fuzz", "--subject", "mutant:deadlocks", "--seed", "3", "--path", "prompt", "--seconds", "60", "--save-dir",
+     sys.argv[1]])
 """
 
 
 def test_a_killed_suite_loses_no_case(tmp_path: Path) -> None:
     folder = tmp_path / "failures"
-    suite = subprocess.Popen([sys.executable, "-c", SUITE, "Hangs", str(folder)], stdout=subprocess.DEVNULL)
+    suite = subprocess.Popen([sys.executable, "-c", SUITE, str(folder)], stdout=subprocess.DEVNULL)
     try:
         end = time.monotonic() + 60
         last, since = b"", time.monotonic()
@@ -178,7 +208,7 @@ def test_a_killed_suite_loses_no_case(tmp_path: Path) -> None:
     assert problems == []
     case = load_case(files[-1])
     assert case.title == "interrupted run: the last case"
-    assert any(sequence.seqlen_q == 3 for step in case.steps for sequence in step)
+    assert any(sequence.is_placeholder for step in case.steps for sequence in step)
     assert list(folder.iterdir()) == files
     end = time.monotonic() + 10
     while any(Path(f"/proc/{worker}").exists() for worker in workers) and time.monotonic() < end:

@@ -9,6 +9,7 @@ import pytest
 from inputmeta.conformance.cases.model import SCHEMA, Case, Config, Sequence
 from inputmeta.conformance.check.runner import Outcome, run_case
 from inputmeta.conformance.check.verdicts import Verdict
+from inputmeta.conformance.mutants import mutant_subject
 from inputmeta.conformance.subjects import Capabilities, Rejection, Request, Result
 from inputmeta.conformance.subjects.oracle import OracleSubject
 
@@ -122,18 +123,22 @@ def test_a_write_beside_the_buffer_is_out_of_bounds(offset: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "detail"),
+    ("change", "kind", "detail"),
     [
-        (lambda _, result: result.update(positions=result["positions"].astype(np.int64)), "dtype int64, want int32"),
-        (lambda _, result: result.update(positions=result["positions"][:-1]), "shape [4], want [5]"),
-        (lambda _, result: {**result, "positions": None}, "the field is missing"),
-        (lambda _, result: result.update(positions=list(result["positions"])), "an array is wanted, got list"),
+        (
+            lambda _, result: result.update(positions=result["positions"].astype(np.int64)),
+            "dtype",
+            "dtype int64, want int32",
+        ),
+        (lambda _, result: result.update(positions=result["positions"][:-1]), "shape", "shape [4], want [5]"),
+        (lambda _, result: {**result, "positions": None}, "missing", "the field is missing"),
+        (lambda _, result: result.update(positions=list(result["positions"])), "type", "an array is wanted, got list"),
     ],
 )
-def test_the_form_of_a_field_is_checked(change: Callable[[Request, dict], object], detail: str) -> None:
+def test_the_form_of_a_field_is_checked(change: Callable[[Request, dict], object], kind: str, detail: str) -> None:
     not_in_place = dataclasses.replace(OracleSubject().capabilities, in_place=False)
     (finding,) = run_case(PROMPT, Wrong(change, not_in_place)).findings
-    assert (finding.signature, finding.detail) == ("MISMATCH:F-POS:positions", detail)
+    assert (finding.signature, finding.detail) == (f"MISMATCH:F-POS:positions:{kind}", detail)
 
 
 @pytest.mark.parametrize("value", [np.int64(5), 5.0, True, None])
@@ -165,39 +170,21 @@ def test_a_refused_valid_batch_is_rejected() -> None:
 
 
 def test_an_invalid_batch_must_be_refused() -> None:
-    class Accepts(OracleSubject):
-        def build(self, request: Request) -> Result:
-            return {}
-
-    assert verdicts(run_case(INVALID, Accepts())) == {"ACCEPTED:P-TABLE:-"}
+    assert verdicts(run_case(INVALID, mutant_subject("checks-nothing"))) == {"ACCEPTED:P-TABLE:-"}
 
 
 def test_an_invalid_batch_must_be_refused_for_what_it_breaks() -> None:
-    class Misnames(OracleSubject):
-        def build(self, request: Request) -> Result:
-            raise Rejection("P-STATE", 1, "state_id", "state")
-
-    (finding,) = run_case(INVALID, Misnames()).findings
+    (finding,) = run_case(INVALID, mutant_subject("refuses-for-another-reason")).findings
     assert finding.signature == "ACCEPTED:P-TABLE:-"
-    assert finding.detail == "breaks P-TABLE, was refused for P-STATE at state_id"
+    assert finding.detail == "breaks P-TABLE, was refused for P-LEN at block_table"
 
 
 def test_a_crash_on_an_invalid_batch_is_a_crash() -> None:
-    class Falls(OracleSubject):
-        def build(self, request: Request) -> Result:
-            raise IndexError("block_table")
-
-    assert verdicts(run_case(INVALID, Falls())) == {"CRASH:raised:P-TABLE"}
+    assert verdicts(run_case(INVALID, mutant_subject("crashes-on-a-short-table"))) == {"CRASH:raised:P-TABLE"}
 
 
 def test_a_refusal_after_a_write_is_accepted() -> None:
-    class Writes(OracleSubject):
-        def build(self, request: Request) -> Result:
-            if request.out is not None:
-                request.out["positions"][0] = 1
-            return super().build(request)
-
-    (finding,) = run_case(INVALID, Writes()).findings
+    (finding,) = run_case(INVALID, mutant_subject("writes-before-it-refuses")).findings
     assert (finding.verdict, finding.key) == (Verdict.ACCEPTED, "positions")
 
 

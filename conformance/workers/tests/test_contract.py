@@ -5,12 +5,18 @@ from __future__ import annotations
 import json
 import os
 import sys
+from io import BytesIO
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from inputmeta.conformance.commands.subject import subject_app
+from inputmeta.conformance.commands.subject import app
+from inputmeta.conformance.mutants import MUTANTS
+from inputmeta.conformance.protocol.codec import decode_frame, encode, read_frame
+from inputmeta.conformance.protocol.messages import VERSION, Hello
+from inputmeta.conformance.protocol.serve import Server
+from inputmeta.conformance.subjects import load_subject
 from inputmeta.conformance.workers import contract as check
 from inputmeta.conformance.workers.contract import CHECKS, Session, run_check, run_checks, sending
 from inputmeta.conformance.workers.process import Worker
@@ -24,6 +30,29 @@ def starting(*arguments: str):
     paths = os.pathsep.join(path for path in sys.path if path)
     argv = [sys.executable, *arguments]
     return lambda: Worker(argv, wire=sending(FRAMES), env={**os.environ, "PYTHONPATH": paths})
+
+
+class InThisProcess:
+    """A worker that is none: it answers every message as :mod:`inputmeta.conformance.protocol.serve` does."""
+
+    argv = ("-m", "inputmeta.conformance.protocol.serve")
+
+    def __init__(self, name: str) -> None:
+        self.server = Server(load_subject(name))
+        self.alive = True
+
+    def hello(self):
+        return self.answer(encode(Hello(protocol=VERSION, suite="")))
+
+    def call(self, message):
+        return self.answer(message if isinstance(message, bytes) else encode(message))
+
+    def answer(self, frame: bytes):
+        answer = self.server.answer(decode_frame(read_frame(BytesIO(frame)), "suite"))
+        return decode_frame(read_frame(BytesIO(encode(answer))), "program")
+
+    def kill(self) -> None:
+        self.alive = False
 
 
 def problems(start, name: str) -> str:
@@ -44,27 +73,30 @@ def test_the_oracle_passes_every_check():
 @pytest.mark.parametrize(
     ("subject", "name", "text"),
     [
-        ("claims_an_unknown_field", "hello", "fields: there is no 'position_ids'"),
-        ("claims_nothing", "hello", "paths: nothing is claimed"),
-        ("RefusesEverything", "answers", "prompt, 2 sequences: refused: P-LEN: too long"),
-        ("Dies", "answers", "CRASH (exit-3)"),
-        ("ReturnsInt64", "fields", "positions: dtype int64, want int32"),
-        ("ReturnsTensors", "fields", "positions: an array is wanted, got Tensor"),
-        ("OneRowShort", "fields", "query_indices: shape [3], want [4]"),
-        ("ForgetsAField", "fields", "total_q: the field is missing"),
-        ("CountsCalls", "repeatable", "positions is not the same a second time"),
-        ("ChangesItsInput", "inputs", "wrote into its input: sequences[0].seqlen_k"),
-        ("AcceptsEverything", "rejects", "P-STATE: is accepted; it breaks P-STATE"),
-        ("RefusesBadly", "rejects", "P-STATE: names sequence 99 of 2"),
-        ("RefusesBadly", "rejects", "names the field 'thing', which is neither"),
-        ("RefusesBadly", "rejects", "says nothing"),
-        ("RaisesInsteadOfRefusing", "rejects", "is not refused: CRASH (raised): "),
-        ("RemembersAfterARefusal", "rejects", "positions is another after a refusal"),
-        ("IgnoresOut", "in-place", "positions is another in the caller's buffers"),
-        ("WritesBehind", "in-place", "positions: wrote outside its buffer"),
-        ("WritesBeforeItRefuses", "in-place", "wrote into the buffers of a batch that it refused"),
+        (f"{WRONG}:claims_an_unknown_field", "hello", "fields: there is no 'position_ids'"),
+        (f"{WRONG}:claims_nothing", "hello", "paths: nothing is claimed"),
         (
-            "claims_tails_that_it_does_not_write",
+            "mutant:refuses-placeholders",
+            "answers",
+            "prompt, 1 sequences, a placeholder: refused: P-STATE: ",
+        ),
+        ("mutant:returns-int64", "fields", "positions: dtype int64, want int32"),
+        ("mutant:returns-lists-of-python-ints", "fields", "positions: an array is wanted, got list"),
+        ("mutant:returns-one-row-too-few", "fields", "query_indices: shape [3], want [4]"),
+        ("mutant:leaves-a-field-out", "fields", "cu_seqlens_q: the field is missing"),
+        ("mutant:grows-at-a-repeat", "repeatable", "cu_seqlens_q is not the same a second time"),
+        ("mutant:mutates-its-input", "inputs", "wrote into its input: sequences[0].state_id"),
+        ("mutant:checks-nothing", "rejects", "P-STATE: is accepted; it breaks P-STATE"),
+        (f"{WRONG}:RefusesBadly", "rejects", "P-STATE: names sequence 99 of 2"),
+        (f"{WRONG}:RefusesBadly", "rejects", "names the field 'thing', which is neither"),
+        (f"{WRONG}:RefusesBadly", "rejects", "says nothing"),
+        ("mutant:refuses-with-an-assertion", "rejects", "is not refused: CRASH (raised): "),
+        ("mutant:wrong-after-a-refusal", "rejects", "positions is another after a refusal"),
+        ("mutant:fills-buffers-of-its-own", "in-place", "positions is another in the caller's buffers"),
+        ("mutant:writes-one-past-the-end", "in-place", "query_indices: wrote outside its buffer"),
+        ("mutant:writes-before-it-refuses", "in-place", "wrote into the buffers of a batch that it refused"),
+        (
+            "mutant:tail-promised-neutral-but-stale",
             "in-place",
             "rows from 4 on are past total_q and promised to be neutral",
         ),
@@ -72,7 +104,7 @@ def test_the_oracle_passes_every_check():
 )
 def test_a_wrong_subject_fails_the_check_of_its_fault(subject, name, text, monkeypatch):
     monkeypatch.setattr(check, "MOST_LINES", 10**6)
-    assert text in problems(starting("-m", "inputmeta.conformance.protocol.serve", f"{WRONG}:{subject}"), name)
+    assert text in problems(lambda: InThisProcess(subject), name)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +112,6 @@ def test_a_wrong_subject_fails_the_check_of_its_fault(subject, name, text, monke
     [
         ("dies-of-an-invalid-message", "invalid-messages", "a message of an unknown type: ended with exit code 9"),
         ("takes-an-invalid-message-for-a-batch", "invalid-messages", "answered by Reject"),
-        ("answers-another-id", "answers", "answered batch 2, was asked for batch 1"),
         ("fails-after-bye", "bye", "ended with exit code 1"),
         ("stays-after-bye", "bye", "has not ended 1 s after bye"),
     ],
@@ -88,7 +119,22 @@ def test_a_wrong_subject_fails_the_check_of_its_fault(subject, name, text, monke
 def test_a_wrong_program_fails_the_check_of_its_fault(kind, name, text, monkeypatch):
     if kind == "stays-after-bye":
         monkeypatch.setattr(check, "BYE_SECONDS", 1.0)
-    assert text in problems(starting(str(HERE / "wrong_program.py"), kind), name)
+    session = Session(starting(str(HERE / "wrong_program.py"), kind))
+    try:
+        assert any(text in problem for problem in dict(CHECKS)[name](session))
+    finally:
+        session.worker.kill()
+
+
+def test_a_subject_that_dies_fails_and_the_check_goes_on_with_another_worker():
+    found = problems(starting("-m", "inputmeta.conformance.protocol.serve", "mutant:exits-with-3"), "answers")
+    assert [line.partition(",")[0] for line in found.splitlines()] == ["prompt", "decode", "decode_zos"]
+    assert all("CRASH (exit-3)" in line for line in found.splitlines())
+
+
+def test_a_program_that_answers_another_batch_fails() -> None:
+    start = starting(*MUTANTS["answers-another-id"].command[1:])
+    assert "answered batch 1000000000, was asked for batch 3" in problems(start, "answers")
 
 
 def test_a_right_program_passes():
@@ -98,17 +144,17 @@ def test_a_right_program_passes():
 
 
 def run(*arguments: str):
-    return CliRunner().invoke(subject_app, list(arguments))
+    return CliRunner().invoke(app, list(arguments))
 
 
 def test_the_command_says_what_failed_and_ends_with_one():
     right = run("check", "--subject", "oracle")
     assert right.exit_code == 0, right.output
     assert [line.split()[:2] for line in right.output.splitlines()] == [["ok", name] for name, _ in CHECKS]
-    wrong = run("check", "--subject", f"{WRONG}:ForgetsAField")
+    wrong = run("check", "--subject", "mutant:leaves-a-field-out")
     assert wrong.exit_code == 1
     assert "\nFAILED  fields" in wrong.output
-    assert "        - prompt, 2 sequences: total_q: the field is missing" in wrong.output
+    assert "        - prompt, 2 sequences: cu_seqlens_q: the field is missing" in wrong.output
 
 
 def test_the_command_speaks_to_programs_and_in_json():

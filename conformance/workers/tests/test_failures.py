@@ -1,5 +1,6 @@
 """Every way in which a subject can fail to answer has its verdict, loses no case, and costs only its worker."""
 
+import os
 import shlex
 import sys
 import time
@@ -13,12 +14,14 @@ from inputmeta.conformance.campaign.session import Session
 from inputmeta.conformance.cases.files import load_case
 from inputmeta.conformance.cases.model import SCHEMA, Case, Config, Sequence
 from inputmeta.conformance.check.verdicts import Verdict
+from inputmeta.conformance.mutants import MUTANTS
 from inputmeta.conformance.subjects import SubjectError
+from inputmeta.conformance.workers.pool import Pool
 from inputmeta.conformance.workers.process import Worker
 from inputmeta.conformance.workers.target import Target
 
 CONFIG = Config(block_size=4, dense_ratios=(1,), sparse_ratios=(2,), window_size=2, swa_block_size=3, max_model_len=16)
-PROGRAM = Path(__file__).with_name("program.py")
+PROGRAM = Path(__file__).with_name("wrong_program.py")
 
 
 def sequence(length: int, chunk: int, **changes: object) -> Sequence:
@@ -36,44 +39,68 @@ def prompt(*chunks: int, **changes: object) -> Case:
     return msgspec.structs.replace(case, **changes)
 
 
-GOOD, BAD = prompt(2), prompt(2, 3)
-INVALID = msgspec.structs.replace(BAD, steps=((sequence(9, 3, block_table=(1,)),),))
+PADDED = sequence(4, 2, is_placeholder=True)
+"""A full block long and a placeholder: most mutants strike at one of the two."""
+GOOD = prompt(2)
+BAD = msgspec.structs.replace(GOOD, steps=((sequence(9, 2), PADDED),))
+INVALID = msgspec.structs.replace(GOOD, steps=((sequence(9, 3, block_table=(1,)),),))
 
 
 def wrong(name: str, **limits: object) -> Target:
-    return Target(subject=f"inputmeta.conformance.workers.tests.wrong:{name}", **limits)
+    """A mutant, as a subject or as a program."""
+    mutant = MUTANTS[name]
+    if mutant.make is None:
+        return Target(command=shlex.join(mutant.command), **limits)
+    return Target(subject=f"mutant:{name}", **limits)
 
 
-def program(mode: str, **limits: object) -> Target:
-    return Target(command=shlex.join([sys.executable, str(PROGRAM), mode]), **limits)
+def program(kind: str, **limits: object) -> Target:
+    return Target(command=shlex.join([sys.executable, str(PROGRAM), kind]), **limits)
 
 
 KINDS = [
-    (wrong("Segfaults"), "CRASH:SIGSEGV:-", "died by SIGSEGV; stderr: about to read address 0"),
-    (wrong("Aborts"), "CRASH:SIGABRT:-", "died by SIGABRT"),
-    (wrong("Exits"), "CRASH:exit-3:-", "ended with exit code 3"),
-    (wrong("Raises"), "CRASH:raised:-", "raised ZeroDivisionError: by zero"),
-    (wrong("BreaksDevice"), "DEVICE_ERROR:device:-", "raised RuntimeError: CUDA error: an illegal memory access"),
-    (wrong("Hangs", timeout=2.0), "HANG:timeout:-", "no answer within 2 s"),
-    (wrong("Hogs", memory_limit=300), "CRASH:memory:-", "MiB resident, limit 300 MiB"),
+    (wrong("segfault-at-one-length"), "CRASH:SIGSEGV:-", "died by SIGSEGV; stderr: about to read address 0"),
+    (wrong("aborts-at-a-placeholder"), "CRASH:SIGABRT:-", "died by SIGABRT"),
+    (wrong("exits-with-3"), "CRASH:exit-3:-", "ended with exit code 3"),
+    (wrong("raises"), "CRASH:raised:-", "raised ZeroDivisionError: integer modulo by zero"),
+    (wrong("illegal-access"), "DEVICE_ERROR:device:-", "raised RuntimeError: CUDA error: an illegal memory access"),
+    (wrong("deadlocks", timeout=1.0), "HANG:timeout:-", "no answer within 1 s"),
+    (wrong("takes-all-memory", memory_limit=200), "CRASH:memory:-", "MiB resident, limit 200 MiB"),
 ]
 
 
+@pytest.fixture
+def no_spares(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One worker after the other: none is started in advance."""
+    monkeypatch.setattr(Pool, "fill", lambda _: None)
+
+
+@pytest.mark.usefixtures("no_spares")
 @pytest.mark.parametrize(("target", "signature", "detail"), KINDS, ids=[kind[1] for kind in KINDS])
 def test_a_failure_has_its_verdict_and_costs_only_its_worker(target: Target, signature: str, detail: str) -> None:
-    with target.open(spares=1) as subject:
+    with target.open() as subject:
         session = Session(subject)
         assert session.run(GOOD).findings == []
         (finding,) = session.run(BAD).findings
         assert finding.signature == signature
         assert detail in finding.detail
         assert session.run(GOOD).findings == []
-        (again,) = session.run(INVALID).findings
-        assert again.signature == signature[:-1] + "P-TABLE"
+
+
+@pytest.mark.usefixtures("no_spares")
+@pytest.mark.parametrize(
+    ("name", "signature"),
+    [("segfaults-on-a-short-table", "CRASH:SIGSEGV:P-TABLE"), ("crashes-on-a-short-table", "CRASH:raised:P-TABLE")],
+)
+def test_a_failure_where_a_refusal_is_due_says_of_which_precondition(name: str, signature: str) -> None:
+    with wrong(name).open() as subject:
+        session = Session(subject)
+        assert [finding.signature for finding in session.run(INVALID).findings] == [signature]
+        assert session.run(GOOD).findings == []
 
 
 def test_a_spare_that_has_started_takes_over() -> None:
-    with wrong("Segfaults").open(spares=1) as subject:
+    with wrong("segfault-at-one-length").open(spares=1) as subject:
         session = Session(subject)
         for _ in range(40):  # while the spare starts
             session.run(GOOD)
@@ -87,45 +114,45 @@ def test_a_spare_that_has_started_takes_over() -> None:
 
 
 WIRE = [
-    ("text", "CRASH:garbage:-", "text on stdout: 'Segment 1 of 4 done"),
-    ("noise", "CRASH:garbage:-", "not a valid message"),
-    ("oversized", "CRASH:oversized:-", "an answer of 536870913 bytes"),
-    ("id", "CRASH:garbage:-", "answered batch 0, was asked for batch 1"),
-    ("hello", "CRASH:garbage:-", "an answer of the wrong kind"),
-    ("middle", "CRASH:exit-7:-", "ended with exit code 7 in the middle of an answer"),
-    ("closes", "CRASH:eof:-", "closed its stdout and lives on"),
-    ("deaf", "HANG:timeout:-", "no answer within 2 s"),
-    ("twice", "CRASH:garbage:-", "bytes after the answer"),
-    ("chatty", "CRASH:garbage:-", "and that was that"),  # too late for its batch: counts against the next
+    ("log-line-before-the-answer", "CRASH:garbage:-", "text on stdout: 'Loading safetensors checkpoint"),
+    ("frame-of-nonsense", "CRASH:garbage:-", "not a valid message"),
+    ("announces-4-gib", "CRASH:oversized:-", "an answer of 4294967295 bytes"),
+    ("answers-another-id", "CRASH:garbage:-", "answered batch 1000000000, was asked for batch "),
+    ("says-hello-again", "CRASH:garbage:-", "an answer of the wrong kind"),
+    ("exits-in-the-middle", "CRASH:exit-3:-", "ended with exit code 3 in the middle of an answer"),
+    ("closes-stdout", "CRASH:eof:-", "closed its stdout and lives on"),
+    ("stops-in-the-middle", "HANG:timeout:-", "no answer within 1 s"),
+    ("answers-twice", "CRASH:garbage:-", "bytes after the answer"),
+    ("log-line-after-the-answer", "CRASH:garbage:-", "'Generated 1 sequence, 23.1 tokens/s"),
 ]
 
 
-@pytest.mark.parametrize(("mode", "signature", "detail"), WIRE, ids=[kind[0] for kind in WIRE])
-def test_a_program_that_breaks_the_wire(mode: str, signature: str, detail: str) -> None:
-    with program(mode, timeout=2.0).open() as subject:
+@pytest.mark.parametrize(("name", "signature", "detail"), WIRE, ids=[kind[0] for kind in WIRE])
+def test_a_program_that_breaks_the_wire(name: str, signature: str, detail: str) -> None:
+    with wrong(name, timeout=1.0).open() as subject:
         session = Session(subject)
-        findings = [found for _ in range(2) for found in session.run(GOOD).findings]
-        found = {finding.signature: finding.detail for finding in findings}
-        assert set(found) == {signature}
-        assert detail in found[signature]
+        assert session.run(GOOD).findings == []
+        (finding,) = session.run(BAD).findings
+        assert finding.signature == signature
+        assert detail in finding.detail
 
 
 def test_a_program_that_keeps_to_the_protocol_passes() -> None:
-    with program("right").open() as subject:
-        assert subject.name == "program"
+    with program("none").open() as subject:
+        assert subject.name == "oracle"
         assert Session(subject).run(BAD).findings == []
 
 
 def test_what_a_subject_prints_is_no_answer() -> None:
-    with wrong("Prints").open() as subject:
+    with wrong("prints-to-stdout").open() as subject:
         assert Session(subject).run(BAD).findings == []
 
 
 @pytest.mark.parametrize(
     ("target", "why"),
     [
-        (program("greets"), "no hello: garbage: text on stdout: 'Welcome to the builder!"),
-        (program("protocol"), "no hello of protocol 1, but"),
+        (program("greets-in-text"), "no hello: garbage: text on stdout: 'Welcome to the builder!"),
+        (program("speaks-another-protocol"), "no hello of protocol 1, but"),
         (Target(command="/no/such/program"), "/no/such/program: No such file"),
         (Target(command="true"), "no hello: ended with exit code 0"),
         (Target(command="sh -c 'echo no licence >&2; exit 4'"), "no licence"),
@@ -133,7 +160,8 @@ def test_what_a_subject_prints_is_no_answer() -> None:
         (Target(command=""), "--subject-command: is empty"),
         (Target(json=True), "--subject-json: belongs to --subject-command"),
         (Target(command="true", in_process=True), "--in-process: a --subject-command is a process of its own"),
-        (wrong("NoSuch"), "has no attribute NoSuch"),
+        (Target(subject="inputmeta.conformance.subjects.oracle:NoSuch"), "has no attribute NoSuch"),
+        (Target(subject="mutant:nobody"), "mutant nobody: none of"),
     ],
 )
 def test_a_subject_that_does_not_start_is_one_line(target: Target, why: str) -> None:
@@ -143,11 +171,14 @@ def test_a_subject_that_does_not_start_is_one_line(target: Target, why: str) -> 
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.usefixtures("no_spares")
 def test_a_death_between_two_cases_is_seen_by_the_next() -> None:
-    with wrong("EndsAfterwards").open() as subject:
+    with wrong("aborts-at-a-placeholder").open() as subject:
         session = Session(subject)
-        assert session.run(BAD).findings == []
-        time.sleep(0.6)
+        assert session.run(GOOD).findings == []
+        process = subject._worker.process
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # how it ended stays to be seen
         (finding,) = session.run(GOOD).findings
         assert finding.signature == "CRASH:SIGKILL:-"
 
@@ -155,7 +186,7 @@ def test_a_death_between_two_cases_is_seen_by_the_next() -> None:
 def test_a_kill_takes_what_the_worker_started() -> None:
     worker = Worker(["sh", "-c", "sleep 3600 & echo $! >&2; cat"])
     with pytest.raises(SubjectError):
-        worker.hello(timeout=3.0)
+        worker.hello(timeout=1.0)
     child = int(worker.stderr.split()[0])
     for _ in range(200):
         state = Path(f"/proc/{child}/stat")
@@ -167,7 +198,7 @@ def test_a_kill_takes_what_the_worker_started() -> None:
 
 
 def test_a_batch_that_cannot_be_sent_is_unsupported() -> None:
-    with wrong("Prints").open() as subject:
+    with wrong("prints-to-stdout").open() as subject:
         session = Session(subject)
         huge = prompt(2, max_num_blocks=None, config=msgspec.structs.replace(CONFIG, pad_token=2**63))
         outcome = session.run(huge)
@@ -177,14 +208,15 @@ def test_a_batch_that_cannot_be_sent_is_unsupported() -> None:
 def test_the_same_exception_is_the_same_finding_in_process() -> None:
     found = []
     for in_process in (False, True):
-        with wrong("Raises", in_process=in_process).open() as subject:
+        with wrong("raises", in_process=in_process).open() as subject:
             found += Session(subject).run(BAD).findings
     assert found[0] == found[1]
 
 
+@pytest.mark.usefixtures("no_spares")
 def test_the_journal_is_read_back_and_removed(tmp_path: Path) -> None:
     folder = tmp_path / "new"
-    with wrong("Segfaults").open() as subject, Journal(folder) as journal:
+    with wrong("segfault-at-one-length").open() as subject, Journal(folder) as journal:
         session = Session(subject, journal)
         for case in (GOOD, prompt(1), BAD):
             session.run(case)
@@ -199,7 +231,7 @@ def test_the_journal_is_read_back_and_removed(tmp_path: Path) -> None:
 
 def test_an_interrupted_run_leaves_its_failures_to_the_next(tmp_path: Path) -> None:
     def interrupted(case: Case) -> None:
-        with wrong("Raises", in_process=True).open() as subject, Journal(tmp_path) as journal:
+        with wrong("raises", in_process=True).open() as subject, Journal(tmp_path) as journal:
             Session(subject, journal).run(case)
             raise KeyboardInterrupt
 
@@ -231,23 +263,21 @@ def test_verdicts_without_an_answer_have_names() -> None:
 
 
 def test_a_spare_that_died_waiting_is_made_up_for() -> None:
-    with wrong("Segfaults").open(spares=1) as subject:
+    with wrong("segfault-at-one-length").open(spares=1) as subject:
         session = Session(subject)
         subject.pool._waiting[0].process.kill()
         session.run(BAD)
         assert session.run(GOOD).findings == []
 
 
-def test_a_subject_that_cannot_be_started_again_ends_the_campaign(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_subject_that_cannot_be_started_again_ends_the_campaign(tmp_path: Path) -> None:
     script = tmp_path / "builder"
-    script.write_text(f"#!/bin/sh\nexec {sys.executable} {PROGRAM} middle\n")
+    script.write_text(f"#!/bin/sh\nexec {shlex.join(MUTANTS['exits-in-the-middle'].command)}\n")
     script.chmod(0o755)
     with Target(command=str(script)).open() as subject:
         script.unlink()
         session = Session(subject)
-        (finding,) = session.run(GOOD).findings
-        assert finding.code == "exit-7"
+        (finding,) = session.run(BAD).findings
+        assert finding.code == "exit-3"
         with pytest.raises(SubjectError, match="No such file"):
             session.run(GOOD)

@@ -1,9 +1,14 @@
-"""Programs that break the protocol in one way each: ``python wrong_program.py KIND``."""
+"""Programs that break the protocol where no batch is built, which no mutant does: ``python wrong_program.py KIND``.
+
+``none`` keeps to it.
+"""
 
 from __future__ import annotations
 
 import sys
 import time
+
+import msgspec
 
 from inputmeta.conformance.protocol import messages as wire
 from inputmeta.conformance.protocol.codec import ProtocolError, decode_frame, encode, read_frame
@@ -24,8 +29,10 @@ def main(kind: str) -> int:
                 answer = wire.Reject(id=-1, condition="P-LEN", sequence=None, field="sequences", message="what?")
         if answer is None:
             break
-        if kind == "answers-another-id" and isinstance(answer, wire.ResultAnswer):
-            answer = wire.ResultAnswer(id=answer.id + 1, fields=answer.fields)
+        if kind == "greets-in-text":
+            sys.stdout.buffer.write(b"Welcome to the builder!\n")
+        if kind == "speaks-another-protocol" and isinstance(answer, wire.HelloAnswer):
+            answer = msgspec.structs.replace(answer, protocol=99)
         sys.stdout.buffer.write(encode(answer))
         sys.stdout.buffer.flush()
     if kind == "stays-after-bye":
