@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
+from collections.abc import Iterator
+from enum import StrEnum
 from time import perf_counter, process_time
 from typing import Annotated
 
+import msgspec
 import typer
+from rich.table import Table
 
 from inputmeta import engine, oracle
-from inputmeta.conformance.benchmarks.contenders import Operation, construction_run, operations
-from inputmeta.conformance.benchmarks.gpu import report_text, run_gpu_benchmark
-from inputmeta.conformance.benchmarks.measure import interleaved, ratios, spread_of
-from inputmeta.conformance.benchmarks.report import (
-    NOTES,
-    Constructed,
-    Measured,
-    Report,
-    cpu_model,
-    print_report,
-    versions,
-    write_json,
-)
+from inputmeta.conformance.benchmarks import report
+from inputmeta.conformance.benchmarks.contenders import construction_run, measured, operations
+from inputmeta.conformance.benchmarks.gpu import run_gpu_benchmark
+from inputmeta.conformance.benchmarks.measure import Spread, interleaved, spread_of
 from inputmeta.conformance.benchmarks.workloads import SCALES, Workload, workloads
 from inputmeta.conformance.console import fail
 from inputmeta.conformance.exits import NO_SUBJECT
+from inputmeta.conformance.gpu.summary import machine
 
+NOTES = (
+    "Median processor time of interleaved rounds; ratios are taken round by round, in brackets their quartiles.",
+    "engine: out reused, every precondition checked. numpy: fresh arrays, no precondition checked.",
+    "engine fresh: no out; the allocator mostly hands back memory just freed, warm; the largest come as new pages.",
+    "memset: one call a tensor, as many bytes as the tensor has defined cells; buffers rotate as those of engine do.",
+    "Sequence objects are built outside these times, for engine and numpy alike; construct is that cost.",
+)
 RATIOS = {
     "numpy / engine": ("numpy", "engine"),
     "numpy / engine fresh": ("numpy", "engine fresh"),
@@ -36,19 +37,37 @@ RATIOS = {
 CONSTRUCTIONS = 3
 
 
-def measured(operation: Operation, repeat: int) -> Measured:
-    """Times every contender of one operation `repeat` times."""
-    samples = interleaved(operation.runs, repeat)
-    return Measured(
-        workload=operation.workload.name,
-        operation=operation.name,
-        sequences=len(operation.workload.sequences),
-        total_q=operation.workload.total_q,
-        tensors=operation.tensors,
-        written=operation.written,
-        microseconds={name: spread_of([value / 1e3 for value in values]) for name, values in samples.items()},
-        ratios={name: spread_of(ratios(samples[above], samples[below])) for name, (above, below) in RATIOS.items()},
-    )
+class Device(StrEnum):
+    """Where the fields are built."""
+
+    CPU = "cpu"
+    CUDA = "cuda"
+
+
+class Constructed(msgspec.Struct, frozen=True):
+    """Building a workload's engine sequences from numpy arrays. `copied`: bytes; times in microseconds a batch."""
+
+    workload: str
+    sequences: int
+    copied: int
+    microseconds: Spread
+
+
+class CpuReport(report.Report, frozen=True, kw_only=True):
+    """A whole run on the CPU; `cpu_share` is processor time over wall-clock time: 1 on an idle machine."""
+
+    cpu_share: float
+    measured: list[report.Measured]
+    constructed: list[Constructed]
+
+    def tables(self) -> Iterator[Table]:
+        """Operations, then constructions."""
+        yield report.measured_table(self.measured)
+        rows = [
+            [one.workload, str(one.sequences), report.mebibytes(one.copied), report.microseconds(one.microseconds)]
+            for one in self.constructed
+        ]
+        yield report.table(["construct engine.SequenceMetadata", "sequences", "MiB copied", "us"], rows)
 
 
 def constructed(workload: Workload, repeat: int) -> Constructed:
@@ -57,58 +76,45 @@ def constructed(workload: Workload, repeat: int) -> Constructed:
     return Constructed(
         workload=workload.name,
         sequences=len(workload.sequences),
-        copied=sum(getattr(one, name).nbytes for one in workload.sequences for name in oracle.SEQUENCE_ARRAYS),
+        copied=sum(4 * len(getattr(one, name)) for one in workload.sequences for name in oracle.SEQUENCE_ARRAYS),
         microseconds=spread_of([value / 1e3 for value in samples["construct"]]),
     )
 
 
-def run_benchmark(scale: str, repeat: int, command: str = "") -> Report:
+def run_benchmark(scale: str, repeat: int) -> CpuReport:
     """Measures every workload of a scale ("full", "tiny")."""
     wall, processor = perf_counter(), process_time()
     batches = workloads(SCALES[scale])
-    lines = []
-    for workload in batches:
-        lines += [measured(operation, repeat) for operation in operations(workload)]
+    lines = [measured(operation, RATIOS, repeat) for workload in batches for operation in operations(workload)]
     constructions = [constructed(workload, repeat) for workload in batches]
-    return Report(
-        command=command,
-        scale=scale,
+    share = (process_time() - processor) / (perf_counter() - wall)
+    busy = f"{share:.0%} of a CPU: wide quartiles, or much less than 100%, mean a busy machine: run again."
+    return CpuReport(
+        command=report.command_line(),
+        machine=machine(),
         repeat=repeat,
-        versions=versions(),
-        cpu=cpu_model(),
-        cpu_share=(process_time() - processor) / (perf_counter() - wall),
-        notes=NOTES,
+        notes=(*NOTES, busy),
+        cpu_share=share,
         measured=lines,
         constructed=constructions,
     )
 
 
 def benchmark(
-    json: Annotated[Path | None, typer.Option(help="Also write the report as JSON to this file.")] = None,
-    repeat: Annotated[int, typer.Option(min=1, help="Interleaved rounds.")] = 25,
-    scale: Annotated[str, typer.Option(help="full, or tiny to see that it runs; tiny times mean nothing.")] = "full",
-    device: Annotated[str, typer.Option(help="cpu, or cuda for the kernels.")] = "cpu",
+    json: report.Json = None,
+    repeat: report.Repeat = 25,
+    scale: report.ScaleOption = report.ScaleName.FULL,
+    device: Annotated[Device, typer.Option(help="cuda for the kernels.")] = Device.CPU,
 ) -> None:
     """Compares the engine with a vectorised numpy reference and with a memset of the bytes it writes; on a GPU, with
     empty kernels, with the eager path and with a fill of these bytes.
     """
-    if scale not in SCALES:
-        raise typer.BadParameter(f"{scale}: one of {', '.join(SCALES)}", param_hint="--scale")
-    if device not in {"cpu", "cuda"}:
-        raise typer.BadParameter(f"{device}: cpu or cuda", param_hint="--device")
-    command = " ".join(["python -m inputmeta.conformance.benchmarks", *sys.argv[1:]])
-    if device == "cuda":
-        if not engine.cuda_available():
-            raise fail("there is no GPU, or the engine was built without CUDA", NO_SUBJECT)
-        on_gpu = run_gpu_benchmark(scale, repeat, command)
-        print(report_text(on_gpu))
-        if json is not None:
-            write_json(on_gpu, json)
-        return
-    report = run_benchmark(scale, repeat, command)
-    print_report(report)
-    if json is not None:
-        write_json(report, json)
+    if device == Device.CPU:
+        report.publish(run_benchmark(scale, repeat), json)
+    elif engine.cuda_available():
+        report.publish(run_gpu_benchmark(scale, repeat), json)
+    else:
+        raise fail("there is no GPU, or the engine was built without CUDA", NO_SUBJECT)
 
 
 if __name__ == "__main__":

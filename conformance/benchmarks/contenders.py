@@ -20,16 +20,16 @@ import copy
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from dataclasses import fields as dataclass_fields
 from itertools import cycle
-from typing import Any
 
 import torch
 
 from inputmeta import engine
 from inputmeta.conformance.benchmarks import numpy_reference
-from inputmeta.conformance.benchmarks.measure import Run
-from inputmeta.conformance.benchmarks.workloads import BatchSequence, Config, Workload
+from inputmeta.conformance.benchmarks.measure import Run, interleaved, spread_of, spreads_of_ratios
+from inputmeta.conformance.benchmarks.report import Measured
+from inputmeta.conformance.benchmarks.workloads import Workload
+from inputmeta.conformance.subjects.engine import engine_config, engine_sequences
 
 BUFFER_SETS = 3
 Buffers = dict[str, torch.Tensor]
@@ -37,24 +37,44 @@ Buffers = dict[str, torch.Tensor]
 
 @dataclass(frozen=True)
 class Operation:
-    """One line of the report: the same fields built by each contender. `written` is bytes, in `tensors` tensors."""
+    """One line of the report: the same fields built by each contender.
+
+    `repeated`: calls that one run makes; `written`: bytes of one call, in `tensors` tensors.
+    """
 
     workload: Workload
     name: str
     tensors: int
     written: int
     runs: Mapping[str, Run]
+    repeated: int = 1
 
 
-def keywords(value: Config | BatchSequence) -> dict[str, Any]:
-    """The fields of a dataclass instance as keyword arguments."""
-    return {field.name: getattr(value, field.name) for field in dataclass_fields(value)}
+Times = Callable[[Mapping[str, Run], int], dict[str, list[float]]]
+"""Takes contenders and a number of rounds; nanoseconds a run, one value a round for each contender."""
+
+
+def measured(
+    operation: Operation, names: Mapping[str, tuple[str, str]], repeat: int, times: Times = interleaved
+) -> Measured:
+    """Times every contender of one operation `repeat` times; `names` says which ratios to take of which two."""
+    samples = times(operation.runs, repeat)
+    each = {name: [value / operation.repeated / 1e3 for value in values] for name, values in samples.items()}
+    return Measured(
+        workload=operation.workload.name,
+        operation=operation.name,
+        sequences=len(operation.workload.sequences),
+        total_q=operation.workload.total_q,
+        tensors=operation.tensors,
+        written=operation.written,
+        microseconds={name: spread_of(values) for name, values in each.items()},
+        ratios=spreads_of_ratios(each, names),
+    )
 
 
 def construction_run(workload: Workload) -> Callable[[], list[engine.SequenceMetadata]]:
     """Builds the engine's sequence objects from numpy arrays: each array is copied in."""
-    arguments = [keywords(sequence) for sequence in workload.sequences]
-    return lambda: [engine.SequenceMetadata(**one) for one in arguments]
+    return lambda: engine_sequences(workload.sequences)
 
 
 def window_expansion(workload: Workload) -> str:
@@ -66,8 +86,8 @@ class EngineSide:
     """The engine's objects of one workload, built once."""
 
     def __init__(self, workload: Workload) -> None:
-        self.config = engine.MetadataConfig(**keywords(workload.config))
-        self.sequences = construction_run(workload)()
+        self.config = engine_config(workload.config)
+        self.sequences = engine_sequences(workload.sequences)
         self._prepare = engine.prepare_prompt_v4 if workload.path == "prompt" else engine.prepare_decode_v4
 
     def prepare(self, out: Buffers | None) -> engine.InputMetadataV4:

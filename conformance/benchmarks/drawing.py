@@ -4,24 +4,21 @@ expected.
 
 from __future__ import annotations
 
-import platform
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from time import process_time_ns
-from typing import Annotated
 
 import msgspec
 import typer
+from rich.table import Table
 
-from inputmeta.conformance.benchmarks.measure import Spread, collector_off, ratios, spread_of
-from inputmeta.conformance.benchmarks.report import cpu_model, write_json
+from inputmeta.conformance.benchmarks import report
+from inputmeta.conformance.benchmarks.measure import Spread, collector_off, spread_of, spreads_of_ratios
 from inputmeta.conformance.campaign.generated import for_each_case
 from inputmeta.conformance.cases.model import Case
 from inputmeta.conformance.cases.request import step_request
 from inputmeta.conformance.generate import Profile, features
 from inputmeta.conformance.generate.profile import TIERS
-from inputmeta.conformance.version import VERSION
+from inputmeta.conformance.gpu.summary import machine
 
 NOTES = (
     "Processor time a case, median over the cases; ratios are taken case by case; the same cases in every run.",
@@ -31,8 +28,8 @@ SEED = 1
 RATIOS = {"features / draw": ("features", "draw"), "draw / expected": ("draw", "expected")}
 
 
-class Drawn(msgspec.Struct, frozen=True):
-    """The cases of one tier; microseconds a case."""
+class TierCost(msgspec.Struct, frozen=True):
+    """The generated cases of one tier; microseconds a case."""
 
     tier: str
     cases: int
@@ -40,19 +37,28 @@ class Drawn(msgspec.Struct, frozen=True):
     ratios: dict[str, Spread]
 
 
-class DrawingReport(msgspec.Struct, frozen=True):
-    """A whole run."""
+class GenerationReport(report.Report, frozen=True, kw_only=True):
+    """A whole run; each case is a round."""
 
-    command: str
-    version: str
-    python: str
-    cpu: str
-    notes: tuple[str, ...]
-    drawn: tuple[Drawn, ...]
+    tiers: tuple[TierCost, ...]
+
+    def tables(self) -> Iterator[Table]:
+        """A line a tier."""
+        costs = list(self.tiers[0].microseconds)
+        rows = [
+            [
+                one.tier,
+                str(one.cases),
+                *(report.spread(one.microseconds[name], 0) for name in costs),
+                *(report.spread(one.ratios[name], 3) for name in RATIOS),
+            ]
+            for one in self.tiers
+        ]
+        yield report.table(["tier", "cases", *(f"{name} us" for name in costs), *RATIOS], rows)
 
 
-def measured(tier: str, cases: int) -> Drawn:
-    """Draws that many cases of one tier."""
+def measured(tier: str, cases: int) -> TierCost:
+    """Generates that many cases of one tier."""
     samples: dict[str, list[float]] = {"draw": [], "features": [], "expected": []}
     begin = process_time_ns()
 
@@ -72,41 +78,15 @@ def measured(tier: str, cases: int) -> Drawn:
 
     with collector_off():
         for_each_case(Profile(tiers=(tier,), invalid=0), SEED, cases, measure)
-    return Drawn(
-        tier=tier,
-        cases=len(samples["draw"]),
-        microseconds={name: spread_of(values) for name, values in samples.items()},
-        ratios={name: spread_of(ratios(samples[above], samples[below])) for name, (above, below) in RATIOS.items()},
-    )
+    microseconds = {name: spread_of(values) for name, values in samples.items()}
+    return TierCost(tier, len(samples["draw"]), microseconds, spreads_of_ratios(samples, RATIOS))
 
 
-def lines(report: DrawingReport) -> Iterator[str]:
-    """The report as text."""
-    for drawn in report.drawn:
-        yield f"{drawn.tier}: {drawn.cases} cases"
-        for name, spread in drawn.microseconds.items():
-            yield f"  {spread.median:>10,.0f} µs [{spread.lower_quartile:,.0f} {spread.upper_quartile:,.0f}] {name}"
-        for name, spread in drawn.ratios.items():
-            yield f"  {spread.median:>10.3f}    [{spread.lower_quartile:.3f} {spread.upper_quartile:.3f}] {name}"
-
-
-def drawing(
-    json: Annotated[Path | None, typer.Option(help="Also write the report as JSON to this file.")] = None,
-    cases: Annotated[int, typer.Option(min=1, help="Cases of each tier.")] = 500,
-) -> None:
+def drawing(json: report.Json = None, repeat: report.Repeat = 500) -> None:
     """Measures what a generated case costs, by tier: to draw, to visit, to have expected."""
-    report = DrawingReport(
-        command=" ".join(["python -m inputmeta.conformance.benchmarks.drawing", *sys.argv[1:]]),
-        version=VERSION,
-        python=platform.python_version(),
-        cpu=cpu_model(),
-        notes=NOTES,
-        drawn=tuple(measured(tier, cases) for tier in TIERS),
-    )
-    for line in lines(report):
-        typer.echo(line)
-    if json is not None:
-        write_json(report, json)
+    tiers = tuple(measured(tier, repeat) for tier in TIERS)
+    command = report.command_line(".drawing")
+    report.publish(GenerationReport(command=command, machine=machine(), repeat=repeat, notes=NOTES, tiers=tiers), json)
 
 
 if __name__ == "__main__":

@@ -8,17 +8,19 @@ Where it falls short, the profile says why; for the kernels of a decode step:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator
 
 import msgspec
 import torch
+from rich.table import Table
 
-from inputmeta.conformance.benchmarks.gpu_contenders import DecodeSide, GpuOperation, expansion_operations
+from inputmeta.conformance.benchmarks import report
+from inputmeta.conformance.benchmarks.contenders import measured
+from inputmeta.conformance.benchmarks.gpu_contenders import DecodeSide, expansion_operations
 from inputmeta.conformance.benchmarks.gpu_measure import host_times, replay_times
-from inputmeta.conformance.benchmarks.measure import Run, ratios, spread_of
-from inputmeta.conformance.benchmarks.report import Measured, measured_cells, plain_table
+from inputmeta.conformance.benchmarks.report import Measured
 from inputmeta.conformance.benchmarks.workloads import SCALES, gpu_workloads
-from inputmeta.conformance.gpu.summary import Machine, machine
+from inputmeta.conformance.gpu.summary import machine
 
 NOTES = (
     "Medians of interleaved rounds, in brackets quartiles; ratios are taken round by round.",
@@ -42,8 +44,6 @@ HOST_RATIOS = {
 }
 EXPANSION_RATIOS = {"fill / engine": ("fill", "engine"), "memset / engine": ("memset", "engine")}
 
-Times = Callable[[Mapping[str, Run], int], dict[str, list[float]]]
-
 
 class Aim(msgspec.Struct, frozen=True, kw_only=True):
     """One of the aims: the ratio of its name, and whether it is met: at most 1.5, or at least 5 or 0.8."""
@@ -55,34 +55,23 @@ class Aim(msgspec.Struct, frozen=True, kw_only=True):
     is_met: bool
 
 
-class GpuReport(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole run; `repeat` counts rounds."""
+class GpuReport(report.Report, frozen=True, kw_only=True):
+    """A whole run on a GPU."""
 
-    command: str
-    scale: str
-    repeat: int
-    machine: Machine
-    notes: tuple[str, ...]
     measured: list[Measured]
     aims: list[Aim]
 
-
-def measured(
-    operation: GpuOperation, names: Mapping[str, tuple[str, str]], repeat: int, times: Times = replay_times
-) -> Measured:
-    """Times every contender of one operation `repeat` times; times are of one call."""
-    samples = times(operation.runs, repeat)
-    each = {name: [value / operation.repeated / 1e3 for value in values] for name, values in samples.items()}
-    return Measured(
-        workload=operation.workload.name,
-        operation=operation.name,
-        sequences=len(operation.workload.sequences),
-        total_q=operation.workload.total_q,
-        tensors=operation.tensors,
-        written=operation.written,
-        microseconds={name: spread_of(values) for name, values in each.items()},
-        ratios={name: spread_of(ratios(each[above], each[below])) for name, (above, below) in names.items()},
-    )
+    def tables(self) -> Iterator[Table]:
+        """One for the replays, one for host times, one for expansions, one for aims."""
+        for names in (GRAPH_RATIOS, HOST_RATIOS, EXPANSION_RATIOS):
+            lines = [line for line in self.measured if line.ratios.keys() == names.keys()]
+            if lines:
+                yield report.measured_table(lines)
+        rows = [
+            [one.workload, one.ratio, f"{one.value:.2f}", one.wanted, "met" if one.is_met else "missed"]
+            for one in self.aims
+        ]
+        yield report.table(["aim", "ratio", "median", "wanted", ""], rows)
 
 
 def aims(lines: list[Measured]) -> list[Aim]:
@@ -111,40 +100,23 @@ def aim(line: Measured, ratio: str, value: float, wanted: str, is_met: bool) -> 
     return Aim(workload=where, ratio=ratio, value=round(value, 3), wanted=wanted, is_met=is_met)
 
 
-def run_gpu_benchmark(scale: str, repeat: int, command: str = "") -> GpuReport:
+def run_gpu_benchmark(scale: str, repeat: int) -> GpuReport:
     """Measures every workload of a scale ("full", "tiny") on torch's current GPU."""
     device = torch.device("cuda", torch.cuda.current_device())
     lines = []
     for workload in gpu_workloads(SCALES[scale]):
         if workload.path == "prompt" or workload.expansion == "kv_ca_index":
             wide = expansion_operations(workload, device)
-            lines += [measured(operation, EXPANSION_RATIOS, repeat) for operation in wide]
+            lines += [measured(operation, EXPANSION_RATIOS, repeat, replay_times) for operation in wide]
         else:
             side = DecodeSide(workload, device)
-            lines.append(measured(side.graph_operation(), GRAPH_RATIOS, repeat))
+            lines.append(measured(side.graph_operation(), GRAPH_RATIOS, repeat, replay_times))
             lines.append(measured(side.host_operation(), HOST_RATIOS, repeat, host_times))
     return GpuReport(
-        command=command,
-        scale=scale,
-        repeat=repeat,
+        command=report.command_line(),
         machine=machine(),
+        repeat=repeat,
         notes=NOTES,
         measured=lines,
         aims=aims(lines),
     )
-
-
-def report_text(report: GpuReport) -> str:
-    """The report as plain columns: one table for the replays, one for host times, one for expansions, one for aims."""
-    software = ", ".join(f"{name} {version}" for name, version in report.machine.versions.items())
-    parts = ["\n".join([report.command, f"{report.machine.gpu}; {software}; {report.repeat} rounds", *report.notes])]
-    for names in (GRAPH_RATIOS, HOST_RATIOS, EXPANSION_RATIOS):
-        lines = [line for line in report.measured if line.ratios.keys() == names.keys()]
-        if lines:
-            parts.append(plain_table(*measured_cells(lines)))
-    rows = [
-        [one.workload, one.ratio, f"{one.value:.2f}", one.wanted, "met" if one.is_met else "missed"]
-        for one in report.aims
-    ]
-    parts.append(plain_table(["aim", "ratio", "median", "wanted", ""], rows))
-    return "\n\n".join(parts)

@@ -15,40 +15,20 @@ from __future__ import annotations
 import copy
 import importlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from inputmeta import engine
-from inputmeta.conformance.benchmarks.contenders import (
-    Buffers,
-    EngineSide,
-    construction_run,
-    defined_bytes,
-    keywords,
-    tensors_of,
-    window_expansion,
-)
+from inputmeta.conformance.benchmarks.contenders import Buffers, EngineSide, Operation, defined_bytes, tensors_of
 from inputmeta.conformance.benchmarks.measure import Run
 from inputmeta.conformance.benchmarks.workloads import Workload
+from inputmeta.conformance.subjects.engine import engine_config, engine_sequences
 
 BUFFERS = 8
 """Of an expansion, in turn: 128 or 256 MiB in all, several times the L2 cache."""
 LAUNCHES = 2
 """Of a decode step."""
-
-
-@dataclass(frozen=True)
-class GpuOperation:
-    """One line of the report. `repeated`: calls that one run makes; `written`: bytes of one call, in `tensors`."""
-
-    workload: Workload
-    name: str
-    tensors: int
-    written: int
-    runs: Mapping[str, Run]
-    repeated: int = 1
 
 
 def nothing(_):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201 - Triton reads annotations as its own types
@@ -72,8 +52,8 @@ class DecodeSide:
 
     def __init__(self, workload: Workload, device: torch.device) -> None:
         self.workload, self.device = workload, device
-        self.config = engine.MetadataConfig(**keywords(workload.config))
-        self.sequences = construction_run(workload)()
+        self.config = engine_config(workload.config)
+        self.sequences = engine_sequences(workload.sequences)
         self.columns = workload.config.max_model_len // workload.config.block_size
         self.host = self.wide(tensors_of(engine.prepare_decode_v4(self.sequences, self.config)))
         eager = tensors_of(engine.prepare_decode_v4(self.sequences, self.config, out=self.host))
@@ -117,16 +97,16 @@ class DecodeSide:
         """The host's step, copied to new device memory."""
         return engine.prepare_decode_v4(self.sequences, self.config).to(self.device)
 
-    def graph_operation(self) -> GpuOperation:
+    def graph_operation(self) -> Operation:
         """Launches to capture."""
         runs: dict[str, Run] = {
             "metadata": self.metadata,
             "empty": empty_kernels(LAUNCHES, self.device),
             **fill_runs([torch.empty(self.written, dtype=torch.uint8, device=self.device)]),
         }
-        return GpuOperation(self.workload, "graph replay", len(self.fields), self.written, runs)
+        return Operation(self.workload, "graph replay", len(self.fields), self.written, runs)
 
-    def host_operation(self) -> GpuOperation:
+    def host_operation(self) -> Operation:
         """Calls to time on the host."""
         runs: dict[str, Run] = {
             "zos": self.metadata,
@@ -134,7 +114,7 @@ class DecodeSide:
             "eager": self.eager_in_place,
             "eager fresh": self.eager_fresh,
         }
-        return GpuOperation(self.workload, "host time", len(self.fields), self.written, runs)
+        return Operation(self.workload, "host time", len(self.fields), self.written, runs)
 
 
 def fill_runs(buffers: Sequence[torch.Tensor]) -> dict[str, Run]:
@@ -146,10 +126,10 @@ def fill_runs(buffers: Sequence[torch.Tensor]) -> dict[str, Run]:
     }
 
 
-def expansion_operations(workload: Workload, device: torch.device, buffers: int = BUFFERS) -> list[GpuOperation]:
+def expansion_operations(workload: Workload, device: torch.device, buffers: int = BUFFERS) -> list[Operation]:
     """One expansion of a step that is on the device, into one buffer again and again, and into several in turn."""
     side = EngineSide(workload)
-    name = window_expansion(workload) if workload.path == "prompt" else "kv_ca_index"
+    name = "kv_swa_full_index" if workload.path == "prompt" else "kv_ca_index"
     metadata = side.prepare(None).to(device)
     made = copy.copy(metadata)
     made.compute_attn_info(side.config, expansions=(name,))
@@ -167,5 +147,5 @@ def expansion_operations(workload: Workload, device: torch.device, buffers: int 
     operations = []
     for title, into in (("one buffer", sets[:1] * buffers), (f"{buffers} buffers in turn", sets)):
         runs = {"engine": expand(into), **fill_runs([out[key] for out in into])}
-        operations.append(GpuOperation(workload, f"{name}, {title}", 1, like.nbytes, runs, repeated=buffers))
+        operations.append(Operation(workload, f"{name}, {title}", 1, like.nbytes, runs, repeated=buffers))
     return operations

@@ -93,6 +93,13 @@ def interleaved(
     return samples
 
 
-def ratios(above: list[float], below: list[float]) -> list[float]:
-    """Round by round, `above` divided by `below`."""
-    return [one / other for one, other in zip(above, below, strict=True)]
+def spreads_of_ratios(samples: Mapping[str, list[float]], names: Mapping[str, tuple[str, str]]) -> dict[str, Spread]:
+    """Of each name's two contenders the first divided by the second, round by round.
+
+    >>> spreads_of_ratios({"a": [2.0, 9.0], "b": [1.0, 3.0]}, {"a / b": ("a", "b")})["a / b"].most
+    3.0
+    """
+    return {
+        name: spread_of([one / other for one, other in zip(samples[above], samples[below], strict=True)])
+        for name, (above, below) in names.items()
+    }

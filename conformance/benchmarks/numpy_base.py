@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
+
+from inputmeta import oracle
 
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
@@ -27,62 +28,6 @@ Fields = dict[str, Value]
 """Flat key (``klen.4``) -> int32 or bool array, or a plain scalar."""
 
 PLACEHOLDER_QUERY_INDEX = 998244353
-
-
-class ConfigLike(Protocol):
-    """What the reference reads of a MetadataConfig; the names are the specification's."""
-
-    @property
-    def block_size(self) -> int: ...
-    @property
-    def dense_ratios(self) -> Sequence[int]: ...
-    @property
-    def sparse_ratios(self) -> Sequence[int]: ...
-    @property
-    def window_size(self) -> int: ...
-    @property
-    def swa_block_size(self) -> int: ...
-    @property
-    def max_model_len(self) -> int: ...
-    @property
-    def max_ngram_size(self) -> int: ...
-    @property
-    def pad_token(self) -> int: ...
-    @property
-    def image_sentinel(self) -> int | None: ...
-    @property
-    def lookup_table(self) -> IntArray: ...
-    @property
-    def cp_size(self) -> int: ...
-    @property
-    def yoco_mode(self) -> str: ...
-    @property
-    def force_load_balance(self) -> bool: ...
-
-
-class SequenceLike(Protocol):
-    """What the reference reads of a SequenceMetadata; arrays are anything ``np.asarray`` takes after slicing."""
-
-    @property
-    def seqlen_q(self) -> int: ...
-    @property
-    def seqlen_k(self) -> int: ...
-    @property
-    def block_table(self) -> IntArray: ...
-    @property
-    def state_id(self) -> int: ...
-    @property
-    def is_placeholder(self) -> bool: ...
-    @property
-    def swa_valid_start(self) -> int: ...
-    @property
-    def token_ids(self) -> IntArray: ...
-    @property
-    def draft_tokens(self) -> IntArray: ...
-    @property
-    def compressed_tokens(self) -> IntArray: ...
-    @property
-    def recent_tokens(self) -> IntArray: ...
 
 
 def int32s(values: IntArray) -> Int32s:
@@ -131,8 +76,8 @@ def spread(values: Int64s, counts: Int64s) -> Int32s:
 class Batch:
     """One batch as arrays: per sequence [n_seq] int64 (tokens, blocks), per query row [total_q] int32."""
 
-    config: ConfigLike
-    sequences: Sequence[SequenceLike]
+    config: oracle.MetadataConfig
+    sequences: Sequence[oracle.SequenceMetadata]
     ratios: tuple[int, ...]
     seqlen_q: Int64s
     seqlen_k: Int64s
@@ -152,7 +97,7 @@ class Batch:
         return spread(per_sequence, self.seqlen_q)
 
 
-def read_batch(config: ConfigLike, sequences: Sequence[SequenceLike]) -> Batch:
+def read_batch(config: oracle.MetadataConfig, sequences: Sequence[oracle.SequenceMetadata]) -> Batch:
     """Gathers the scalars of the sequences; F-POS and F-BLOCKS."""
     if config.cp_size != 1 or config.yoco_mode != "off":
         raise NotImplementedError("the numpy reference has neither context parallel nor YoCo truncation")

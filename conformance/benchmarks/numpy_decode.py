@@ -6,24 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .numpy_base import (
-    Batch,
-    ConfigLike,
-    Fields,
-    Int32s,
-    SequenceLike,
-    block_tables_flat,
-    common_fields,
-    int32s,
-    joined,
-    modulo,
-    read_batch,
-    starts_of,
-)
+from inputmeta import oracle
+
+from .numpy_base import Batch, Fields, Int32s, block_tables_flat, common_fields, joined, modulo, read_batch, starts_of
 
 
 def prepare_decode(
-    config: ConfigLike, sequences: Sequence[SequenceLike], *, max_num_blocks: int | None = None
+    config: oracle.MetadataConfig, sequences: Sequence[oracle.SequenceMetadata], *, max_num_blocks: int | None = None
 ) -> Fields:
     """Every field that `prepare_decode_v4` writes, freshly allocated.
 
@@ -84,7 +73,7 @@ def block_tables(batch: Batch, columns: int) -> Int32s:
     ends = np.cumsum(batch.seqlen_q).tolist()
     begin = 0
     for sequence, end, count in zip(batch.sequences, ends, batch.num_blocks.tolist(), strict=True):
-        tables[begin:end, :count] = int32s(sequence.block_table[:count])
+        tables[begin:end, :count] = sequence.block_table[:count]
         begin = end
     return tables
 

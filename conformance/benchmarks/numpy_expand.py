@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from .numpy_base import ConfigLike, Fields, Int32s
+from inputmeta import oracle
+
+from .numpy_base import Fields, Int32s
 
 
 def _array(fields: Fields, key: str) -> Int32s:
@@ -28,7 +30,7 @@ def blank_tails(index: Int32s, lengths: Int32s) -> None:
         index[short, narrowest:] = np.where(columns >= lengths[short, None], -1, index[short, narrowest:])
 
 
-def kv_swa_full_index(config: ConfigLike, prompt: Fields) -> Int32s:
+def kv_swa_full_index(config: oracle.MetadataConfig, prompt: Fields) -> Int32s:
     """F-PIVOT expanded, [total_q, W]: history run, chunk run, -1."""
     history_begin, history_len, chunk_begin, chunk_len = _array(prompt, "kv_swa_full_index_pivots").T
     key = np.arange(config.window_size, dtype=np.int32)
@@ -39,7 +41,7 @@ def kv_swa_full_index(config: ConfigLike, prompt: Fields) -> Int32s:
     return index
 
 
-def kv_swa_index(config: ConfigLike, decode: Fields) -> Int32s:
+def kv_swa_index(config: oracle.MetadataConfig, decode: Fields) -> Int32s:
     """F-SWADEC expanded, [total_q, W]: ring slots from the window's first position on, wrapping once at most."""
     ring = config.swa_block_size
     offset, length = _array(decode, "kv_swa_index_offset_len").T
@@ -58,7 +60,7 @@ def klen(prompt: Fields, ratio: int) -> Int32s:
     return _array(prompt, f"ke.{ratio}") - _array(prompt, f"ks.{ratio}")
 
 
-def kv_ca_index_width(config: ConfigLike, ratio: int) -> int:
+def kv_ca_index_width(config: oracle.MetadataConfig, ratio: int) -> int:
     """Columns of `kv_ca_index[ratio]`: the longest compressed context, rounded up to 128."""
     return max(128, -(-(config.max_model_len // ratio) // 128) * 128)
 
@@ -68,7 +70,7 @@ def kv_ca_index_len(fields: Fields, ratio: int) -> Int32s:
     return np.ascontiguousarray(_array(fields, f"kv_ca_index_offset_len.{ratio}")[:, 1])
 
 
-def kv_ca_index(config: ConfigLike, fields: Fields, ratio: int) -> Int32s:
+def kv_ca_index(config: oracle.MetadataConfig, fields: Fields, ratio: int) -> Int32s:
     """F-CAOFF expanded, [total_q, width]: prompt offset + k, decode through the row's own block table; then -1."""
     width = kv_ca_index_width(config, ratio)
     offset, length = _array(fields, f"kv_ca_index_offset_len.{ratio}").T

@@ -6,32 +6,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .numpy_base import (
-    PLACEHOLDER_QUERY_INDEX,
-    Batch,
-    ConfigLike,
-    Fields,
-    Int32s,
-    Int64s,
-    SequenceLike,
-    block_tables_flat,
-    common_fields,
-    compressed_bases,
-    joined,
-    modulo,
-    ragged_ranges,
-    read_batch,
-    spread,
-    starts_of,
-    with_leading_zero,
-)
+from inputmeta import oracle
+
+from . import numpy_base as ragged
+from .numpy_base import Batch, Fields, Int32s, Int64s
 
 
-def prepare_prompt(config: ConfigLike, sequences: Sequence[SequenceLike]) -> Fields:
+def prepare_prompt(config: oracle.MetadataConfig, sequences: Sequence[oracle.SequenceMetadata]) -> Fields:
     """Every field that `prepare_prompt_v4` writes without context parallel and YoCo, freshly allocated."""
-    batch = read_batch(config, sequences)
+    batch = ragged.read_batch(config, sequences)
     bounds = zip(batch.sequences, batch.q_start.tolist(), batch.seqlen_k.tolist(), strict=True)
-    fields = common_fields(batch, joined([s.token_ids[begin:end] for s, begin, end in bounds]))
+    fields = ragged.common_fields(batch, ragged.joined([s.token_ids[begin:end] for s, begin, end in bounds]))
     fields["is_prompt"] = True
     fields["cp_mirror_len"] = int((-(-batch.seqlen_q // 2) * 2).sum())
     fields["slot_mapping_store_swa"] = ring_slots(batch)
@@ -54,7 +39,7 @@ def neutral_rows(batch: Batch) -> Fields:
         "input_ids": zero,
         "gate_force_random": no,
         "valid_token_mask": no,
-        "query_indices": np.array([PLACEHOLDER_QUERY_INDEX], dtype=np.int32),
+        "query_indices": np.array([ragged.PLACEHOLDER_QUERY_INDEX], dtype=np.int32),
         "slot_mapping_store_swa": np.array([-1], dtype=np.int32),
         "kv_swa_full_index_pivots": np.zeros((1, 4), dtype=np.int32),
     }
@@ -72,9 +57,9 @@ def ring_slots(batch: Batch) -> Int32s:
     ring = batch.config.swa_block_size
     stored = np.where(batch.placeholder, 0, np.minimum(batch.seqlen_q, ring))
     ends = np.cumsum(batch.seqlen_q)
-    rows = ragged_ranges(ends - stored, stored)
+    rows = ragged.ragged_ranges(ends - stored, stored)
     slots = np.full(batch.total_q, -1, dtype=np.int32)
-    slots[rows] = modulo(batch.positions[rows], ring) + spread(batch.state_id * ring, stored)
+    slots[rows] = ragged.modulo(batch.positions[rows], ring) + ragged.spread(batch.state_id * ring, stored)
     return slots
 
 
@@ -104,13 +89,13 @@ def ring_load_segments(batch: Batch, trusted: Int64s) -> Int32s:
 def window_pivots(batch: Batch, trusted: Int64s) -> Int32s:
     """F-PIVOT, [total_q, 4], counted from q_start: `lo` < 0 is in the history, `lo` ≥ 0 in the chunk."""
     window = batch.config.window_size
-    row = ragged_ranges(np.zeros_like(batch.seqlen_q), batch.seqlen_q)
+    row = ragged.ragged_ranges(np.zeros_like(batch.seqlen_q), batch.seqlen_q)
     trusted_row = batch.rows(np.minimum(trusted, batch.seqlen_k) - batch.q_start)
     lo = np.minimum(np.maximum(row - (window - 1), trusted_row), row + 1)
     in_history = np.minimum(lo, 0)
     in_chunk = np.maximum(lo, 0)
     history_end = np.arange(1, len(batch.sequences) + 1, dtype=np.int64) * window
-    chunk_begin = len(batch.sequences) * window + starts_of(batch.seqlen_q)
+    chunk_begin = len(batch.sequences) * window + ragged.starts_of(batch.seqlen_q)
     pivots = np.empty((batch.total_q, 4), dtype=np.int32)
     pivots[:, 0] = batch.rows(history_end) + in_history
     pivots[:, 1] = -in_history
@@ -122,12 +107,12 @@ def window_pivots(batch: Batch, trusted: Int64s) -> Int32s:
 def compressed_fields(batch: Batch) -> Fields:
     """Sections 3 and 6 for every ratio: F-NCQ, F-CPOS, F-CSLOT, F-CAPLAN, F-KS, F-CAOFF."""
     fields: Fields = {}
-    tables = block_tables_flat(batch)
+    tables = ragged.block_tables_flat(batch)
     for ratio in batch.ratios:
         fields.update(compressed_rows(batch, ratio, tables))
         fields[f"load_segments_ca.{ratio}"] = compressed_load_segments(batch, ratio, tables)
         fields[f"total_k_compressed.{ratio}"] = int(np.maximum(batch.seqlen_k // ratio, 1).sum())
-        base = batch.rows(compressed_bases(batch, ratio))
+        base = batch.rows(ragged.compressed_bases(batch, ratio))
         visible = (batch.positions + 1) // ratio
         if ratio in batch.config.sparse_ratios:
             fields[f"ks.{ratio}"] = base
@@ -143,9 +128,11 @@ def compressed_rows(batch: Batch, ratio: int, tables: Int32s) -> Fields:
     first = batch.q_start // ratio
     completed = batch.seqlen_k // ratio - first
     counts = np.maximum(completed, 1)
-    token = ragged_ranges(np.where(completed > 0, first, 0), counts)
+    token = ragged.ragged_ranges(np.where(completed > 0, first, 0), counts)
     block = token // per_block
-    slot = tables[block + spread(starts_of(batch.num_blocks), counts)] * per_block + (token - block * per_block)
+    slot = tables[block + ragged.spread(ragged.starts_of(batch.num_blocks), counts)] * per_block + (
+        token - block * per_block
+    )
     position = token * ratio
     live = (completed > 0) & ~batch.placeholder
     if not live.all():
@@ -153,7 +140,7 @@ def compressed_rows(batch: Batch, ratio: int, tables: Int32s) -> Fields:
         slot[dead_rows] = -1
         position[dead_rows] = 0
     return {
-        f"cu_compressed_seqlens_q.{ratio}": with_leading_zero(counts),
+        f"cu_compressed_seqlens_q.{ratio}": ragged.with_leading_zero(counts),
         f"positions_c.{ratio}": position,
         f"slot_mapping_store_ca.{ratio}": slot,
     }
@@ -164,12 +151,12 @@ def compressed_load_segments(batch: Batch, ratio: int, tables: Int32s) -> Int32s
     per_block = batch.config.block_size // ratio
     num = batch.seqlen_k // ratio
     counts = np.maximum(-(-num // per_block), 1)
-    block = ragged_ranges(np.zeros_like(counts), counts)
+    block = ragged.ragged_ranges(np.zeros_like(counts), counts)
     done = block * per_block
     segments = np.zeros((len(block), 4), dtype=np.int32)
-    segments[:, 0] = tables[block + spread(starts_of(batch.num_blocks), counts)]
-    segments[:, 2] = np.minimum(spread(num, counts) - done, per_block)
-    segments[:, 3] = spread(compressed_bases(batch, ratio), counts) + done
+    segments[:, 0] = tables[block + ragged.spread(ragged.starts_of(batch.num_blocks), counts)]
+    segments[:, 2] = np.minimum(ragged.spread(num, counts) - done, per_block)
+    segments[:, 3] = ragged.spread(ragged.compressed_bases(batch, ratio), counts) + done
     if not num.all():
         stand_in = np.repeat(num == 0, counts)
         segments[stand_in, 0] = -1

@@ -1,28 +1,49 @@
-"""The report of a benchmark run: what was measured on what, as JSON and as a table."""
+"""What every benchmark reports: what was measured on what, as JSON and as tables."""
 
 from __future__ import annotations
 
-import platform
 import sys
-from importlib import metadata
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
-import numpy as np
-import torch
+import typer
 from rich.console import Console
 from rich.table import Table
 
-from .measure import Spread
+from inputmeta.conformance.benchmarks.measure import Spread
+from inputmeta.conformance.gpu.summary import Machine, write_json
 
-NOTES = (
-    "Median processor time of interleaved rounds; ratios are taken round by round, in brackets their quartiles.",
-    "Wide quartiles, or much less than 100% of a CPU, mean a busy machine: run again.",
-    "engine: out reused, every precondition checked. numpy: fresh arrays, no precondition checked.",
-    "engine fresh: no out; the allocator mostly hands back memory just freed, warm; the largest come as new pages.",
-    "memset: one call a tensor, as many bytes as the tensor has defined cells; buffers rotate as those of engine do.",
-    "Sequence objects are built outside these times, for engine and numpy alike; construct is that cost.",
-)
+PACKAGE = "python -m inputmeta.conformance.benchmarks"
+PLAIN_WIDTH = 240
+"""Columns where stdout is no terminal: no line is broken."""
+
+
+class ScaleName(StrEnum):
+    """Sizes of a run: tiny ones only show that it runs."""
+
+    FULL = "full"
+    TINY = "tiny"
+
+
+Json = Annotated[Path | None, typer.Option("--json", help="Also write the report as JSON to this file.")]
+Repeat = Annotated[int, typer.Option(min=1, help="Rounds; for generated cases, cases of each tier.")]
+ScaleOption = Annotated[ScaleName, typer.Option("--scale", help="tiny times mean nothing.")]
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """The head of every report. `repeat` counts rounds, or cases where each case is a round."""
+
+    command: str
+    machine: Machine
+    repeat: int
+    notes: tuple[str, ...]
+
+    def tables(self) -> Iterator[Table]:
+        """What was measured."""
+        raise NotImplementedError
 
 
 class Measured(msgspec.Struct, frozen=True):
@@ -47,51 +68,19 @@ class Constructed(msgspec.Struct, frozen=True):
     microseconds: Spread
 
 
-class Report(msgspec.Struct, frozen=True):
-    """A whole run; `repeat` counts rounds, `cpu_share` is processor time over wall-clock time: 1 on an idle machine."""
-
-    command: str
-    scale: str
-    repeat: int
-    versions: dict[str, str]
-    cpu: str
-    cpu_share: float
-    notes: tuple[str, ...]
-    measured: list[Measured]
-    constructed: list[Constructed]
+def command_line(program: str = "") -> str:
+    """The command that runs now: one of the package's programs with its arguments."""
+    return " ".join([PACKAGE + program, *sys.argv[1:]])
 
 
-def versions() -> dict[str, str]:
-    """Versions of what takes part; the project's own is unknown where it runs from a build tree."""
-    try:
-        ours = metadata.version("inputmeta-conformance")
-    except metadata.PackageNotFoundError:
-        ours = "not installed"
-    torch_version = str(torch.__version__)
-    return {"inputmeta": ours, "python": platform.python_version(), "numpy": np.__version__, "torch": torch_version}
+def microseconds(values: Spread) -> str:
+    """A time: its median."""
+    return f"{values.median:,.0f}" if values.median >= 100 else f"{values.median:.1f}"
 
 
-def cpu_model() -> str:
-    """The processor's name, or what the platform calls it."""
-    table = Path("/proc/cpuinfo")
-    lines = table.read_text().splitlines() if table.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return f"{names[0]}, {len(names)} CPUs" if names else platform.processor() or platform.machine()
-
-
-def write_json(report: msgspec.Struct, path: Path) -> None:
-    """The report as indented JSON."""
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n")
-
-
-def microseconds(spread: Spread) -> str:
-    """A time, its median."""
-    return f"{spread.median:,.0f}" if spread.median >= 100 else f"{spread.median:.1f}"
-
-
-def ratio(spread: Spread) -> str:
-    """A ratio, its median and its quartiles."""
-    return f"{spread.median:.2f} [{spread.lower_quartile:.2f}-{spread.upper_quartile:.2f}]"
+def spread(values: Spread, digits: int = 2) -> str:
+    """A quantity: its median and its quartiles, with so many decimals."""
+    return f"{values.median:,.{digits}f} [{values.lower_quartile:,.{digits}f}-{values.upper_quartile:,.{digits}f}]"
 
 
 def mebibytes(size: int) -> str:
@@ -99,8 +88,8 @@ def mebibytes(size: int) -> str:
     return f"{size / 2**20:.2f}"
 
 
-def measured_cells(measured: list[Measured]) -> tuple[list[str], list[list[str]]]:
-    """Heading and rows of the main table."""
+def measured_table(measured: list[Measured]) -> Table:
+    """A line an operation; all have the same contenders."""
     times = list(measured[0].microseconds)
     quotients = list(measured[0].ratios)
     heading = ["workload", "operation", "tensors", "MiB", *(f"{name} us" for name in times), *quotients]
@@ -111,57 +100,35 @@ def measured_cells(measured: list[Measured]) -> tuple[list[str], list[list[str]]
             str(one.tensors),
             mebibytes(one.written),
             *(microseconds(one.microseconds[name]) for name in times),
-            *(ratio(one.ratios[name]) for name in quotients),
+            *(spread(one.ratios[name]) for name in quotients),
         ]
         for above, one in zip([None, *measured], measured, strict=False)
     ]
-    return heading, rows
+    return table(heading, rows)
 
 
-def constructed_cells(constructed: list[Constructed]) -> tuple[list[str], list[list[str]]]:
-    """Heading and rows of the table of constructions."""
-    heading = ["construct engine.SequenceMetadata", "sequences", "MiB copied", "us"]
-    rows = [
-        [one.workload, str(one.sequences), mebibytes(one.copied), microseconds(one.microseconds)] for one in constructed
-    ]
-    return heading, rows
+def table(heading: list[str], rows: Iterable[list[str]]) -> Table:
+    """The cells in columns, numbers to the right."""
+    found = Table(box=None, pad_edge=False)
+    for column, name in enumerate(heading):
+        found.add_column(name, justify="right" if column else "left", no_wrap=True)
+    for row in rows:
+        found.add_row(*row)
+    return found
 
 
-def plain_table(heading: list[str], rows: list[list[str]]) -> str:
-    """The cells in columns, numbers to the right.
-
-    >>> print(plain_table(["a", "b"], [["x", "10"], ["long", "5"]]))
-    a      b
-    x     10
-    long   5
-
-    """
-    widths = [max(len(row[column]) for row in [heading, *rows]) for column in range(len(heading))]
-    lines = []
-    for row in [heading, *rows]:
-        numbers = [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
-        lines.append("  ".join([row[0].ljust(widths[0]), *numbers]))
-    return "\n".join(lines)
-
-
-def print_report(report: Report) -> None:
-    """A rich table on a terminal, plain columns otherwise."""
-    tables = [measured_cells(report.measured), constructed_cells(report.constructed)]
-    software = ", ".join(f"{name} {version}" for name, version in report.versions.items())
-    machine = f"{report.cpu}, {report.cpu_share:.0%} of one; {software}; {report.repeat} rounds"
-    heads = [report.command, machine, *report.notes]
-    if not sys.stdout.isatty():
-        print("\n".join(heads))
-        for heading, rows in tables:
-            print("\n" + plain_table(heading, rows))
-        return
-    console = Console()
-    for line in heads:
-        console.print(line, highlight=False)
-    for heading, rows in tables:
-        table = Table(*heading[:2])
-        for name in heading[2:]:
-            table.add_column(name, justify="right")
-        for row in rows:
-            table.add_row(*row)
-        console.print(table)
+def publish(report: Report, json: Path | None) -> None:
+    """Print a report, and write it to a file if one is given."""
+    console = Console(markup=False, emoji=False, highlight=False)
+    if not console.is_terminal:
+        console.width = PLAIN_WIDTH
+    here = report.machine
+    software = ", ".join(f"{name} {version}" for name, version in here.versions.items())
+    where = "; ".join([*([here.gpu] if here.gpu else []), here.processor, software, f"{report.repeat} rounds"])
+    for line in (report.command, where, *report.notes):
+        console.print(line, soft_wrap=True)
+    for one in report.tables():
+        console.print()
+        console.print(one)
+    if json is not None:
+        write_json(report, json)

@@ -1,8 +1,7 @@
-"""`python -m inputmeta.conformance.benchmarks.transports`: round trips a second through each door to a subject."""
+"""`python -m inputmeta.conformance.benchmarks.transports`: round trips a second through each transport to a subject."""
 
 from __future__ import annotations
 
-import platform
 import shlex
 import shutil
 import subprocess
@@ -14,31 +13,31 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from time import perf_counter
-from typing import Annotated
 
 import msgspec
 import typer
+from rich.table import Table
 
 from inputmeta import oracle
-from inputmeta.conformance.benchmarks.report import cpu_model, write_json
+from inputmeta.conformance.benchmarks import report
 from inputmeta.conformance.cases.request import affordable_expansions
 from inputmeta.conformance.check.buffers import PATTERNS, Arena
+from inputmeta.conformance.gpu.summary import machine
 from inputmeta.conformance.subjects import Request, Subject
 from inputmeta.conformance.subjects.callables import probe
-from inputmeta.conformance.version import VERSION
 from inputmeta.conformance.workers.target import Target
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 PYTHON_EXAMPLE = "inputmeta.conformance.examples.object_subject:BoundarySubject"
 NOTES = (
     "A round trip is one batch handed over, built and handed back; wall-clock time of the best round.",
-    "in process and worker: the same few numpy lines, so that their difference is the door; cpp builds every field.",
+    "in process and worker: the same few numpy lines, so that they differ by the transport; C++ builds every field.",
     "starts: seconds from the start of a process to its hello.",
 )
 
 
-class Door(msgspec.Struct, frozen=True):
-    """Round trips a second through one door, by workload; `starts` in seconds, None in process."""
+class Transport(msgspec.Struct, frozen=True):
+    """Round trips a second through one transport, by workload; `starts` in seconds, None in process."""
 
     name: str
     subject: str
@@ -46,16 +45,22 @@ class Door(msgspec.Struct, frozen=True):
     per_second: dict[str, float]
 
 
-class DoorReport(msgspec.Struct, frozen=True):
+class TransportReport(report.Report, frozen=True, kw_only=True):
     """A whole run."""
 
-    command: str
-    version: str
-    python: str
-    cpu: str
-    rounds: int
-    notes: tuple[str, ...]
-    doors: tuple[Door, ...]
+    transports: tuple[Transport, ...]
+
+    def tables(self) -> Iterator[Table]:
+        """A line a transport."""
+        rows = [
+            [
+                f"{one.name} ({one.subject})",
+                "" if one.starts is None else f"{one.starts:.2f} s",
+                *(f"{rate:,.1f}" for rate in one.per_second.values()),
+            ]
+            for one in self.transports
+        ]
+        yield report.table(["round trips a second", "starts", *self.transports[0].per_second], rows)
 
 
 def decode_step(sequences: int, context: int) -> Request:
@@ -115,7 +120,7 @@ def per_second(call: Callable[[], object], rounds: int, seconds: float) -> float
 
 @contextmanager
 def targets() -> Iterator[dict[str, tuple[str, Target]]]:
-    """Each door with the subject behind it; the C++ one only where there is a compiler."""
+    """Each transport with the subject behind it; the C++ one only where there is a compiler."""
     json_program = shlex.join([sys.executable, str(EXAMPLES / "json_program.py")])
     found = {
         "in process": (PYTHON_EXAMPLE, Target(subject=PYTHON_EXAMPLE, in_process=True)),
@@ -132,55 +137,31 @@ def targets() -> Iterator[dict[str, tuple[str, Target]]]:
         yield found
 
 
-def measured(name: str, behind: str, target: Target, rates_of: Callable[[Subject], dict[str, float]]) -> Door:
-    """One door."""
+def measured(name: str, behind: str, target: Target, rates_of: Callable[[Subject], dict[str, float]]) -> Transport:
+    """One transport."""
     begin = perf_counter()
     with target.open() as subject:
         starts = None if target.in_process else round(perf_counter() - begin, 3)
-        return Door(name=name, subject=behind, starts=starts, per_second=rates_of(subject))
+        return Transport(name=name, subject=behind, starts=starts, per_second=rates_of(subject))
 
 
-def run_doors(scale: str, rounds: int, command: str = "") -> DoorReport:
-    """Measure every door at a scale ("full", "tiny")."""
+def transports(
+    json: report.Json = None, repeat: report.Repeat = 5, scale: report.ScaleOption = report.ScaleName.FULL
+) -> None:
+    """Measures round trips a second through each transport: in process, worker, command (C++), command (JSON)."""
     batches = workloads(scale)
     seconds = 0.01 if scale == "tiny" else 0.5
 
     def rates_of(subject: Subject) -> dict[str, float]:
         asked = {workload: offered(request, subject) for workload, request in batches.items()}
-        return {name: round(per_second(partial(subject.build, r), rounds, seconds), 1) for name, r in asked.items()}
+        return {name: round(per_second(partial(subject.build, r), repeat, seconds), 1) for name, r in asked.items()}
 
     with targets() as found:
-        doors = tuple(measured(name, *door, rates_of) for name, door in found.items())
-    return DoorReport(
-        command=command,
-        version=VERSION,
-        python=platform.python_version(),
-        cpu=cpu_model(),
-        rounds=rounds,
-        notes=NOTES,
-        doors=doors,
-    )
-
-
-def doors(
-    json: Annotated[Path | None, typer.Option(help="Also write the report as JSON to this file.")] = None,
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds of half a second for each door and batch.")] = 5,
-    scale: Annotated[str, typer.Option(help="full, or tiny to see that it runs; tiny times mean nothing.")] = "full",
-) -> None:
-    """Measures round trips a second through each door: in process, worker, command (C++), command (lines of JSON)."""
-    if scale not in ("full", "tiny"):
-        raise typer.BadParameter(f"{scale}: full or tiny", param_hint="--scale")
-    report = run_doors(
-        scale, rounds, " ".join(["python -m inputmeta.conformance.benchmarks.transports", *sys.argv[1:]])
-    )
-    for door in report.doors:
-        starts = "" if door.starts is None else f", starts in {door.starts:.2f} s"
-        typer.echo(f"{door.name} ({door.subject}{starts})")
-        for workload, rate in door.per_second.items():
-            typer.echo(f"  {rate:>10,.1f} round trips a second: {workload}")
-    if json is not None:
-        write_json(report, json)
+        each = tuple(measured(name, *target, rates_of) for name, target in found.items())
+    command = report.command_line(".transports")
+    run = TransportReport(command=command, machine=machine(), repeat=repeat, notes=NOTES, transports=each)
+    report.publish(run, json)
 
 
 if __name__ == "__main__":
-    typer.run(doors)
+    typer.run(transports)

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
+
+from inputmeta import oracle
 
 from .numpy_base import Int32s
 
@@ -21,51 +23,13 @@ ROWS_A_DECODE = 4
 
 
 @dataclass(frozen=True)
-class Config:
-    """A MetadataConfig in the specification's names; lengths in tokens."""
-
-    block_size: int
-    dense_ratios: tuple[int, ...]
-    sparse_ratios: tuple[int, ...]
-    window_size: int
-    swa_block_size: int
-    max_model_len: int
-    max_ngram_size: int
-    pad_token: int
-    image_sentinel: int | None
-    lookup_table: Int32s
-    cp_size: int = 1
-    cp_rank: int = 0
-    yoco_prefill_keep_tokens: int = 0
-    yoco_mode: Literal["off", "mask", "compact"] = "off"
-    force_load_balance: bool = False
-
-
-@dataclass(frozen=True)
-class BatchSequence:
-    """A SequenceMetadata in the specification's names; arrays are views of shared ones, so they cost nothing."""
-
-    seqlen_q: int
-    seqlen_k: int
-    block_table: Int32s
-    state_id: int
-    token_ids: Int32s
-    draft_tokens: Int32s
-    compressed_tokens: Int32s
-    recent_tokens: Int32s
-    swa_valid_start: int = 0
-    is_placeholder: bool = False
-    data_len: int = 0
-
-
-@dataclass(frozen=True)
 class Workload:
     """One batch to measure. `expansion` says what the second measurement adds: the window index or kv_ca_index."""
 
     name: str
     path: Literal["prompt", "decode"]
-    config: Config
-    sequences: Sequence[BatchSequence]
+    config: oracle.MetadataConfig
+    sequences: Sequence[oracle.SequenceMetadata]
     expansion: Literal["kv_swa", "kv_ca_index"] = "kv_swa"
 
     @property
@@ -93,9 +57,14 @@ TINY = Scale(64, (1, 4), 500, (2, 3), 100, 900, 2, 1_024)
 SCALES = {"full": FULL, "tiny": TINY}
 
 
-def standard_config(max_model_len: int) -> Config:
+def integers(values: Int32s) -> Sequence[int]:
+    """The array as the sequence of integers for which it serves: what is cut from it is a view and costs nothing."""
+    return cast("Sequence[int]", values)
+
+
+def standard_config(max_model_len: int) -> oracle.MetadataConfig:
     """The configuration of every workload but the last."""
-    return Config(
+    return oracle.MetadataConfig(
         block_size=128,
         dense_ratios=(1, 128),
         sparse_ratios=(4,),
@@ -105,7 +74,7 @@ def standard_config(max_model_len: int) -> Config:
         max_ngram_size=3,
         pad_token=2,
         image_sentinel=VOCABULARY - 1,
-        lookup_table=np.arange(VOCABULARY, dtype=np.int32)[::-1].copy(),
+        lookup_table=integers(np.arange(VOCABULARY, dtype=np.int32)[::-1].copy()),
     )
 
 
@@ -114,16 +83,18 @@ class Material:
 
     def __init__(self, scale: Scale) -> None:
         rng = np.random.default_rng(20)
-        self.tokens = rng.integers(0, VOCABULARY - 1, 2 * scale.max_model_len, dtype=np.int32)
-        self.pool = rng.permutation(2**20).astype(np.int32)
+        self.tokens = integers(rng.integers(0, VOCABULARY - 1, 2 * scale.max_model_len, dtype=np.int32))
+        self.pool = integers(rng.permutation(2**20).astype(np.int32))
 
-    def sequence(self, index: int, q_start: int, seqlen_q: int, drafts: int, swa_valid_start: int) -> BatchSequence:
+    def sequence(
+        self, index: int, q_start: int, seqlen_q: int, drafts: int, swa_valid_start: int
+    ) -> oracle.SequenceMetadata:
         """Sequence `index`: history compressed up to `q_start`, this step's tokens still raw."""
         seqlen_k = q_start + seqlen_q
         tokens = self.tokens[index : index + seqlen_k]
         blocks = -(-seqlen_k // 128)
         at = index * 1_024 % (len(self.pool) - 1_024)
-        return BatchSequence(
+        return oracle.SequenceMetadata(
             seqlen_q=seqlen_q,
             seqlen_k=seqlen_k,
             block_table=self.pool[at : at + blocks],

@@ -133,7 +133,8 @@ class Agreement:
 
     def _add_field(self, example: Example, want: Wanted, values: Mapping[str, object]) -> None:
         """Count one field, the parties grouped by all of its defined cells, or by what is wrong with the form."""
-        problems = {label: form_problem(want, value) for label, value in values.items()}
+        forms = {label: form_problem(want, value) for label, value in values.items()}
+        problems = {label: None if form is None else form.text for label, form in forms.items()}
         arrays = {label: chosen_rows(want, values[label]) for label, problem in problems.items() if problem is None}
         arrays[ORACLE] = want.values
         tokens: dict[str, object] = {ORACLE: defined_bytes(want, want.values)}

@@ -6,7 +6,8 @@ A line is ``case id or signature – reason – issue``::
     MISMATCH:F-POS:positions – rows of a chunk start one late – ENGINE-812
     8911836eaeacb586 – window at the start of a context – https://tracker.example/77
 
-A case id covers every finding on that case, a signature (verdict, formula, field) every finding of that identity.
+A case id covers every finding on that case, a signature (verdict, formula, field; and missing, type, dtype or shape
+where the field's form is wrong) every finding of that identity: a wrong shape that is known hides no wrong value.
 Matching is exact: there are no patterns, and an entry that no longer fails is reported, so that the list only shrinks.
 """
 

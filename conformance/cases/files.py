@@ -23,7 +23,15 @@ from inputmeta.conformance.console import plain_text
 
 MAX_FILE_BYTES = 64 * 2**20
 MAX_CELLS = 2**25
-"""Cells that the fields of one step may have, about: a small file can ask for a table of many rows and columns."""
+"""Cells that the fields of a case may have, about, over its steps: a small file can ask for a table of many rows and
+columns."""
+MAX_STEPS = 2**12
+MAX_SEQUENCES = 2**16
+"""Of a case, over its steps."""
+MAX_BRACKETS = 2**20
+"""Arrays and objects of a file: each costs memory, whatever is in it."""
+MAX_EXPECTED_CELLS = 2**22
+"""Cells of an expectation that is kept with a case."""
 MAX_ERROR = 400
 """Characters of an error's text: it may quote the file."""
 INLINE_WIDTH = 116
@@ -69,6 +77,9 @@ def read_file(path: Path, limit: int, what: str) -> bytes:
 
 def decode_case(data: bytes) -> Case:
     """Decode and check one case from JSON bytes; raises :class:`CaseError` without a file name."""
+    brackets = data.count(b"[") + data.count(b"{")
+    if brackets > MAX_BRACKETS:
+        raise CaseError(f"at $: {brackets} arrays and objects; a case file has at most {MAX_BRACKETS}")
     try:
         case = msgspec.json.decode(data, type=Case)
     except msgspec.ValidationError as error:
@@ -88,10 +99,11 @@ def _check_keys(data: bytes) -> None:
     """Refuse a key that stands twice in one object: readers disagree on which of the two counts."""
 
     def unique(pairs: list[tuple[str, object]]) -> None:
-        keys = {key for key, _ in pairs}
-        if len(keys) != len(pairs):
-            twice = next(key for key in keys if [name for name, _ in pairs].count(key) > 1)
-            raise CaseError(f"not JSON: key `{twice}` stands twice in one object")
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise CaseError(f"not JSON: key `{key}` stands twice in one object")
+            seen.add(key)
 
     # Arrays of plain values hold no key and are most of a file.
     json.loads(re.sub(rb'\[[^][{}"]*\]', b"[]", data), object_pairs_hook=unique)
@@ -112,19 +124,28 @@ def _check_text(case: Case) -> None:
 
 
 def _check_size(case: Case) -> None:
-    """Refuse a case whose fields would not fit in memory, whatever its preconditions say of it."""
+    """Refuse a case that asks for too much before any of it is done, whatever its preconditions say of it."""
+    sequences = sum(map(len, case.steps))
+    for what, size, most in (("steps", len(case.steps), MAX_STEPS), ("sequences", sequences, MAX_SEQUENCES)):
+        if size > most:
+            raise CaseError(f"at $.steps: {size} {what}; a case has at most {most}")
+    cells = sum(step_cells(case, step) for step in case.steps)
+    if cells > MAX_CELLS:
+        raise CaseError(f"at $.steps: its fields have about {cells} cells; a case has at most {MAX_CELLS}")
+
+
+def step_cells(case: Case, step: tuple[Sequence, ...]) -> int:
+    """Cells that the fields of a step have, about."""
     config = case.config
     ratios = len({*config.dense_ratios, *config.sparse_ratios})
-    for index, step in enumerate(case.steps):
-        cells = sum(rows_of(case, sequence) for sequence in step) * (64 + 8 * ratios + config.max_ngram_size)
-        blocks = [len(sequence.block_table) for sequence in step]
-        cells += 4 * ratios * sum(blocks)
-        if case.path != "prompt":
-            cells += sum(rows_of(case, s) for s in step) * max([case.max_num_blocks or 0, *blocks])
-        if config.cp_size > 1:
-            cells += config.cp_size * len(step)
-        if cells > MAX_CELLS:
-            raise CaseError(f"at $.steps[{index}]: its fields have about {cells} cells; a step has at most {MAX_CELLS}")
+    cells = sum(rows_of(case, sequence) for sequence in step) * (64 + 8 * ratios + config.max_ngram_size)
+    blocks = [len(sequence.block_table) for sequence in step]
+    cells += 4 * ratios * sum(blocks)
+    if case.path != "prompt":
+        cells += sum(rows_of(case, s) for s in step) * max([case.max_num_blocks or 0, *blocks])
+    if config.cp_size > 1:
+        cells += config.cp_size * len(step)
+    return cells
 
 
 def rows_of(case: Case, sequence: Sequence) -> int:

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from inputmeta import oracle
-from inputmeta.conformance.cases.files import case_id, save_case
+from inputmeta.conformance.cases.files import MAX_EXPECTED_CELLS, CaseError, case_id, save_case, step_cells
 from inputmeta.conformance.cases.model import Array, Case, Cell, Config, Gather, Path, Refusal, StepExpected
 from inputmeta.conformance.cases.model import Sequence as CaseSequence
 
@@ -88,14 +88,27 @@ def affordable_expansions(
 
 
 def complete_case(case: Case) -> Case:
-    """The case with the id that its content has and the expectation that the oracle gives."""
+    """The case with the id that its content has and the expectation that the oracle gives.
+
+    Raises:
+        CaseError: the expectation has more than MAX_EXPECTED_CELLS cells.
+    """
+    cells = sum(step_cells(case, step) for step in case.steps)
+    if cells > MAX_EXPECTED_CELLS:
+        raise CaseError(f"at $.expected: about {cells} cells; a case is kept with at most {MAX_EXPECTED_CELLS}")
     expected = tuple(step_expected(case, index) for index in range(len(case.steps)))
     return msgspec.structs.replace(case, id=case_id(case), expected=expected)
 
 
 def store_case(case: Case, folder: FilePath) -> FilePath:
-    """Complete a case and write it under its id; returns the file. Raises CaseError if it cannot be written."""
-    complete = complete_case(case)
+    """Complete a case and write it under its id; returns the file. Raises CaseError if it cannot be written.
+
+    An expectation that is too large to be kept is left out.
+    """
+    try:
+        complete = complete_case(case)
+    except CaseError:  # too much to keep: the case alone means the same
+        complete = msgspec.structs.replace(case, id=case_id(case), expected=())
     path = folder / f"{complete.id}.json"
     save_case(complete, path)
     return path

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -90,7 +91,7 @@ def compare_field(key: str, want: Wanted, actual: object, step: int) -> Finding 
     """Finding on one field, or None: missing, wrong type, dtype or shape, or the differing cells."""
     problem = form_problem(want, actual)
     if problem is not None:
-        return finding(Verdict.MISMATCH, step, key, want, detail=problem)
+        return finding(Verdict.MISMATCH, step, key, want, detail=problem.text, kind=problem.kind)
     array = np.asarray(actual)
     wrong = want.differing(array)
     count = int(wrong.sum())
@@ -101,26 +102,42 @@ def compare_field(key: str, want: Wanted, actual: object, step: int) -> Finding 
     return finding(Verdict.MISMATCH, step, key, want, detail="wrong value", cell=cell, differing=count)
 
 
-def form_problem(want: Wanted, actual: object) -> str | None:
-    """What is wrong with the form of a built field: absent, not an array, dtype, shape. None if it is right."""
+class FormProblem(NamedTuple):
+    """What is wrong with the form of a built field. ``kind`` is part of the signature."""
+
+    kind: Literal["missing", "type", "dtype", "shape"]
+    text: str
+
+
+def form_problem(want: Wanted, actual: object) -> FormProblem | None:
+    """What is wrong with the form of a built field, or None."""
     if actual is None:
-        return "the field is missing"
+        return FormProblem("missing", "the field is missing")
     if not want.tensor:
         kind = bool if want.field.dtype == "bool" else int
         right = isinstance(actual, kind) and (kind is bool or not isinstance(actual, bool))
-        return None if right else f"a plain {kind.__name__} is wanted, got {type(actual).__name__}"
+        text = f"a plain {kind.__name__} is wanted, got {type(actual).__name__}"
+        return None if right else FormProblem("type", text)
     if not isinstance(actual, np.ndarray):
-        return f"an array is wanted, got {type(actual).__name__}"
+        return FormProblem("type", f"an array is wanted, got {type(actual).__name__}")
     if actual.dtype != np.dtype(want.field.dtype):
-        return f"dtype {actual.dtype}, want {want.field.dtype}"
+        return FormProblem("dtype", f"dtype {actual.dtype}, want {want.field.dtype}")
     if actual.shape != want.field.shape:
-        return f"shape {list(actual.shape)}, want {list(want.field.shape)}"
+        return FormProblem("shape", f"shape {list(actual.shape)}, want {list(want.field.shape)}")
     return None
 
 
 def finding(
-    verdict: Verdict, step: int, key: str, want: Wanted, *, detail: str, cell: Cell | None = None, differing: int = 0
+    verdict: Verdict,
+    step: int,
+    key: str,
+    want: Wanted,
+    *,
+    detail: str,
+    cell: Cell | None = None,
+    differing: int = 0,
+    kind: str = "",
 ) -> Finding:
     """A finding on a field, with the formula of its declaration."""
     formula = want.field.formula
-    return Finding(verdict, step, key, formula, detail, cell, differing, want.compared())
+    return Finding(verdict, step, key, formula, detail, cell, differing, want.compared(), kind=kind)

@@ -1,7 +1,7 @@
 """Verdicts, findings and their identity.
 
-A finding is one verdict on one field (or on the batch as a whole). Its signature (verdict, formula, field) is what
-fuzzing groups by, what Hypothesis sees as an exception class of its own, and what a report names.
+A finding is one verdict on one field (or on the batch as a whole). Its signature (verdict, formula, field, kind) is
+what fuzzing groups by, what Hypothesis sees as an exception class of its own, and what a report names.
 """
 
 from __future__ import annotations
@@ -67,6 +67,8 @@ class Finding:
     cell: Cell | None = None
     differing: int = 0
     compared: int = 0
+    kind: str = ""
+    """What is wrong with the form of a field: missing, type, dtype, shape; empty where cells are."""
     code: str = ""
     """How the subject failed to answer, in a word that stays the same from run to run: SIGSEGV, timeout, raised."""
 
@@ -81,14 +83,18 @@ class Finding:
 
     @property
     def signature(self) -> str:
-        """Identity across runs: verdict, formula, field; without an answer: verdict, code, broken precondition.
+        """Identity across runs: verdict, formula, field, and what is wrong with the field's form, if it is that.
 
+        Without an answer: verdict, code, broken precondition.
+
+        >>> Finding(Verdict.MISMATCH, 0, "klen.4", "F-KLEN", "shape [0], want [1]", kind="shape").signature
+        'MISMATCH:F-KLEN:klen:shape'
         >>> Finding(Verdict.CRASH, 0, None, "P-TABLE", "died by SIGSEGV", code="SIGSEGV").signature
         'CRASH:SIGSEGV:P-TABLE'
         """
         if self.code:
             return ":".join([self.verdict, self.code, self.formula])
-        return ":".join([self.verdict, self.formula, self.field or "-"])
+        return ":".join([self.verdict, self.formula, self.field or "-", *([self.kind] if self.kind else [])])
 
 
 def field_name(key: str) -> str:

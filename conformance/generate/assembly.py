@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from inputmeta.conformance.cases.model import Config, Path, Sequence
 
 from .configs import RAW_SENTINEL, SENTINEL_ENTRY
-from .draws import INT32_MAX, INT32_MIN, pick
+from .draws import INT32_MAX, INT32_MIN, T, pick
 from .int32 import block_count
 from .sequences import Draft, Scope, drafts, empty_draft
 from .tokens import compressed_history, raw_tokens, recent_history
@@ -114,7 +114,7 @@ def sequence(path: Path, config: Config, draft: Draft, identity: Identity) -> Se
     )
 
 
-def replaced(values: tuple[int, ...], place: int, value: int) -> tuple[int, ...]:
+def replaced(values: tuple[T, ...], place: int, value: T) -> tuple[T, ...]:
     """The values with one of them changed.
 
     >>> replaced((1, 2, 3), 1, 9)

@@ -37,24 +37,27 @@ class Breaker:
 BREAKERS: list[Breaker] = []
 """All of them, in the order of the conditions, simple ones first."""
 
+CaseEdit = Callable[[st.DrawFn, Case], Case]
 ConfigEdit = Callable[[st.DrawFn, Config], Config]
 SequenceEdit = Callable[[st.DrawFn, Case, Sequence], Sequence]
 
 
-def on_config(name: str, when: Callable[[Case], bool] = lambda case: True) -> Callable[[ConfigEdit], ConfigEdit]:
-    """Register an edit of the configuration that breaks the condition in ``name``, where ``when`` holds."""
+def on_case(name: str, when: Callable[[Case], object]) -> Callable[[CaseEdit], CaseEdit]:
+    """Register an edit of the whole case that breaks the condition in ``name``, where ``when`` holds."""
 
-    def register(edit: ConfigEdit) -> ConfigEdit:
+    def register(edit: CaseEdit) -> CaseEdit:
         def places(case: Case) -> list[Place]:
             return [(NOWHERE, NOWHERE)] if when(case) else []
 
-        def apply(draw: st.DrawFn, case: Case, place: Place) -> Case:
-            return replace(case, config=edit(draw, case.config))
-
-        BREAKERS.append(Breaker(name, places, apply))
+        BREAKERS.append(Breaker(name, places, lambda draw, case, place: edit(draw, case)))
         return edit
 
     return register
+
+
+def on_config(name: str, edit: ConfigEdit, when: Callable[[Case], object] = lambda case: True) -> None:
+    """Register an edit of the configuration that breaks the condition in ``name``, where ``when`` holds."""
+    on_case(name, when)(lambda draw, case: replace(case, config=edit(draw, case.config)))
 
 
 def on_sequence(
@@ -75,6 +78,16 @@ def on_sequence(
         return edit
 
     return register
+
+
+def on_member(
+    name: str,
+    member: str,
+    value: Callable[[st.DrawFn, Case, Sequence], object],
+    when: Callable[[Case, Sequence], bool] = lambda case, sequence: True,
+) -> None:
+    """Register a ``value`` of one member of a sequence that breaks the condition in ``name``, where ``when`` holds."""
+    on_sequence(name, when)(lambda draw, case, sequence: replace(sequence, **{member: value(draw, case, sequence)}))
 
 
 def is_prompt(case: Case, sequence: Sequence) -> bool:

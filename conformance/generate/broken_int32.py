@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from inputmeta.conformance.cases.model import Case, Config, Sequence
 
 from .assembly import replaced
-from .breaking import BREAKERS, NOWHERE, Breaker, Place, is_decode, on_config, on_sequence
+from .breaking import is_decode, on_case, on_config, on_member, on_sequence
 from .draws import INT32_MAX, INT32_MIN, pick
 from .extremes import border_blocks, with_wide_blocks
 from .int32 import ca_ratios, highest_block_id, highest_state_id
@@ -39,11 +39,19 @@ def _state(draw: st.DrawFn, case: Case, sequence: Sequence) -> Sequence:
     return replace(sequence, state_id=pick(draw, sorted({highest + 1, INT32_MAX + 1})))
 
 
-@on_sequence("P-INT32:table-entry")
-def _table_entry(draw: st.DrawFn, case: Case, sequence: Sequence) -> Sequence:
-    place = draw(st.integers(0, len(sequence.block_table)))
-    wrong = pick(draw, (INT32_MAX + 1, 2**40))
-    return replace(sequence, block_table=replaced(sequence.block_table, place, wrong))
+def _one_outside(
+    draw: st.DrawFn, values: tuple[int, ...], last: int, outside: tuple[int, ...] = OUTSIDE
+) -> tuple[int, ...]:
+    """The values with one outside int32 at a place up to ``last``; at their length: one more."""
+    place = draw(st.integers(0, last))
+    return replaced(values, place, pick(draw, outside))
+
+
+on_member(
+    "P-INT32:table-entry",
+    "block_table",
+    lambda draw, case, q: _one_outside(draw, q.block_table, len(q.block_table), (INT32_MAX + 1, 2**40)),
+)
 
 
 @on_sequence("P-INT32:token", lambda case, sequence: len(sequence.token_ids) > 0)
@@ -53,39 +61,34 @@ def _token(draw: st.DrawFn, case: Case, sequence: Sequence) -> Sequence:
     return replace(sequence, token_ids=replaced(sequence.token_ids, place, pick(draw, OUTSIDE)))
 
 
-@on_sequence("P-INT32:draft", lambda case, sequence: is_decode(case, sequence) and len(sequence.draft_tokens) > 0)
-def _draft(draw: st.DrawFn, case: Case, sequence: Sequence) -> Sequence:
-    place = draw(st.integers(0, len(sequence.draft_tokens) - 1))
-    return replace(sequence, draft_tokens=replaced(sequence.draft_tokens, place, pick(draw, OUTSIDE)))
+on_member(
+    "P-INT32:draft",
+    "draft_tokens",
+    lambda draw, case, q: _one_outside(draw, q.draft_tokens, len(q.draft_tokens) - 1),
+    lambda case, sequence: is_decode(case, sequence) and len(sequence.draft_tokens) > 0,
+)
+on_member(
+    "P-INT32:history",
+    "compressed_tokens",
+    lambda draw, case, q: _one_outside(draw, q.compressed_tokens, len(q.compressed_tokens)),
+)
+on_member(  # history that nobody reads, n-grams being off: with them on, P-NGRAM would be broken too
+    "P-INT32:history",
+    "recent_tokens",
+    lambda draw, case, sequence: (pick(draw, OUTSIDE),),
+    lambda case, sequence: case.config.max_ngram_size == 0,
+)
 
 
-@on_sequence("P-INT32:history")
-def _compressed(draw: st.DrawFn, case: Case, sequence: Sequence) -> Sequence:
-    place = draw(st.integers(0, len(sequence.compressed_tokens)))
-    return replace(sequence, compressed_tokens=replaced(sequence.compressed_tokens, place, pick(draw, OUTSIDE)))
-
-
-@on_sequence("P-INT32:history", lambda case, sequence: case.config.max_ngram_size == 0)
-def _recent(draw: st.DrawFn, case: Case, sequence: Sequence) -> Sequence:
-    """History that nobody reads, n-grams being off: with them on, P-NGRAM would be broken too."""
-    return replace(sequence, recent_tokens=(pick(draw, OUTSIDE),))
-
-
-@on_config("P-INT32:lookup")
 def _lookup(draw: st.DrawFn, config: Config) -> Config:
     table = config.lookup_table
     place = pick(draw, sorted({max(0, len(table) - 1), 2 if len(table) > 2 else 0}))
     return replace(config, lookup_table=replaced(table, place, pick(draw, OUTSIDE)))
 
 
-@on_config("P-INT32:pad-token")
-def _pad_token(draw: st.DrawFn, config: Config) -> Config:
-    return replace(config, pad_token=pick(draw, OUTSIDE))
-
-
-@on_config("P-INT32:sentinel")
-def _sentinel(draw: st.DrawFn, config: Config) -> Config:
-    return replace(config, image_sentinel=pick(draw, OUTSIDE))
+on_config("P-INT32:lookup", _lookup)
+on_config("P-INT32:pad-token", lambda draw, config: replace(config, pad_token=pick(draw, OUTSIDE)))
+on_config("P-INT32:sentinel", lambda draw, config: replace(config, image_sentinel=pick(draw, OUTSIDE)))
 
 
 def _product_size(case: Case) -> int:
@@ -99,26 +102,19 @@ def _product_size(case: Case) -> int:
     return size if case.config.max_model_len <= size <= INT32_MAX else 0
 
 
-def _product_places(case: Case) -> list[Place]:
-    return [(NOWHERE, NOWHERE)] if _product_size(case) else []
-
-
-def _product(draw: st.DrawFn, case: Case, place: Place) -> Case:
+@on_case("P-INT32:product", _product_size)
+def _product(draw: st.DrawFn, case: Case) -> Case:
     """Dense offsets past int32, though every slot of every table may fit."""
     return with_wide_blocks(case, _product_size(case))
 
 
-def _window_places(case: Case) -> list[Place]:
+def _is_one_prompt_of_several(case: Case) -> bool:
     """One step only: another one with a window of 2**30 would be valid, and larger than memory."""
-    one_step = case.path == "prompt" and len(case.steps) == 1
-    return [(NOWHERE, NOWHERE)] if one_step and len(case.steps[0]) > 1 else []
+    return case.path == "prompt" and len(case.steps) == 1 and len(case.steps[0]) > 1
 
 
-def _window(draw: st.DrawFn, case: Case, place: Place) -> Case:
+@on_case("P-INT32:window-total", _is_one_prompt_of_several)
+def _window(draw: st.DrawFn, case: Case) -> Case:
     """total_k_swa = n_seq * W past int32."""
     window = -(-(INT32_MAX + 1) // len(case.steps[0]))
     return replace(case, config=replace(case.config, window_size=window, swa_block_size=window))
-
-
-BREAKERS.append(Breaker("P-INT32:product", _product_places, _product))
-BREAKERS.append(Breaker("P-INT32:window-total", _window_places, _window))

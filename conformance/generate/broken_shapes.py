@@ -12,7 +12,18 @@ from msgspec.structs import replace
 from inputmeta.conformance.cases.model import Case, Config, Sequence
 
 from .assembly import replaced
-from .breaking import BREAKERS, NOWHERE, Breaker, Place, is_decode, is_prompt, on_config, on_sequence
+from .breaking import (
+    BREAKERS,
+    NOWHERE,
+    Breaker,
+    Place,
+    is_decode,
+    is_prompt,
+    on_case,
+    on_config,
+    on_member,
+    on_sequence,
+)
 from .configs import lookup_table
 from .draws import INT32_MAX, INT32_MIN, chance, pick
 from .int32 import block_count
@@ -28,66 +39,25 @@ def _with_ratio(draw: st.DrawFn, config: Config, ratio: int) -> Config:
     return replace(config, dense_ratios=(*config.dense_ratios, ratio))
 
 
-@on_config("P-RATIO:zero")
-def _ratio_zero(draw: st.DrawFn, config: Config) -> Config:
-    return _with_ratio(draw, config, 0)
-
-
-@on_config("P-RATIO:negative")
-def _ratio_negative(draw: st.DrawFn, config: Config) -> Config:
-    return _with_ratio(draw, config, pick(draw, (-1, -config.block_size)))
-
-
-@on_config("P-RATIO:not-divisor")
-def _ratio_not_divisor(draw: st.DrawFn, config: Config) -> Config:
+def _not_a_divisor(draw: st.DrawFn, config: Config) -> Config:
     ratios = (3, 5, 7, config.block_size - 1, config.block_size + 1)
     wrong = [ratio for ratio in ratios if 0 < ratio <= INT32_MAX and config.block_size % ratio]
     return _with_ratio(draw, config, pick(draw, wrong))
 
 
-@on_config("P-RATIO:none")
-def _ratio_none(draw: st.DrawFn, config: Config) -> Config:
-    return replace(config, dense_ratios=(), sparse_ratios=())
+on_config("P-RATIO:zero", lambda draw, config: _with_ratio(draw, config, 0))
+on_config("P-RATIO:negative", lambda draw, config: _with_ratio(draw, config, pick(draw, (-1, -config.block_size))))
+on_config("P-RATIO:not-divisor", _not_a_divisor)
+on_config("P-RATIO:none", lambda draw, config: replace(config, dense_ratios=(), sparse_ratios=()))
+on_config("P-RATIO:block-size", lambda draw, config: replace(config, block_size=pick(draw, (0, -config.block_size))))
+on_config("P-RATIO:window", lambda draw, config: replace(config, window_size=pick(draw, (0, -1))))
+on_config("P-RATIO:ring", lambda draw, config: replace(config, swa_block_size=config.window_size - 1))
+on_config("P-RATIO:cp-size", lambda draw, config: replace(config, cp_size=pick(draw, (0, -1)), cp_rank=0))
+on_config("P-RATIO:rank-high", lambda draw, config: replace(config, cp_rank=config.cp_size + pick(draw, (0, 1))))
+on_config("P-RATIO:rank-negative", lambda draw, config: replace(config, cp_rank=-1))
 
-
-@on_config("P-RATIO:block-size")
-def _block_size(draw: st.DrawFn, config: Config) -> Config:
-    return replace(config, block_size=pick(draw, (0, -config.block_size)))
-
-
-@on_config("P-RATIO:window")
-def _window(draw: st.DrawFn, config: Config) -> Config:
-    return replace(config, window_size=pick(draw, (0, -1)))
-
-
-@on_config("P-RATIO:ring")
-def _ring(draw: st.DrawFn, config: Config) -> Config:
-    return replace(config, swa_block_size=config.window_size - 1)
-
-
-@on_config("P-RATIO:cp-size")
-def _cp_size(draw: st.DrawFn, config: Config) -> Config:
-    return replace(config, cp_size=pick(draw, (0, -1)), cp_rank=0)
-
-
-@on_config("P-RATIO:rank-high")
-def _rank_high(draw: st.DrawFn, config: Config) -> Config:
-    return replace(config, cp_rank=config.cp_size + pick(draw, (0, 1)))
-
-
-@on_config("P-RATIO:rank-negative")
-def _rank_negative(draw: st.DrawFn, config: Config) -> Config:
-    return replace(config, cp_rank=-1)
-
-
-@on_sequence("P-LEN:q-negative")
-def _q_negative(draw: st.DrawFn, case: Case, sequence: Sequence) -> Sequence:
-    return replace(sequence, seqlen_q=pick(draw, NEGATIVE))
-
-
-@on_sequence("P-LEN:q-over-k")
-def _q_over_k(draw: st.DrawFn, case: Case, sequence: Sequence) -> Sequence:
-    return replace(sequence, seqlen_q=sequence.seqlen_k + pick(draw, (1, 2, FAR)))
+on_member("P-LEN:q-negative", "seqlen_q", lambda draw, case, sequence: pick(draw, NEGATIVE))
+on_member("P-LEN:q-over-k", "seqlen_q", lambda draw, case, sequence: sequence.seqlen_k + pick(draw, (1, 2, FAR)))
 
 
 @on_sequence("P-LEN:drafts", is_decode)
@@ -110,51 +80,48 @@ def _no_history(draw: st.DrawFn, case: Case, sequence: Sequence) -> Sequence:
     return replace(sequence, token_ids=(), seqlen_k=sequence.seqlen_q - 1, is_placeholder=True)
 
 
-@on_sequence("P-LEN:tokens-short", lambda case, sequence: is_prompt(case, sequence) and sequence.seqlen_k > 0)
-def _tokens_short(draw: st.DrawFn, case: Case, sequence: Sequence) -> Sequence:
-    """One raw token fewer than keys."""
-    return replace(sequence, token_ids=sequence.token_ids[: sequence.seqlen_k - 1])
+on_member(  # one raw token fewer than keys
+    "P-LEN:tokens-short",
+    "token_ids",
+    lambda draw, case, sequence: sequence.token_ids[: sequence.seqlen_k - 1],
+    lambda case, sequence: is_prompt(case, sequence) and sequence.seqlen_k > 0,
+)
 
 
 def _longest(case: Case) -> int:
     return max(sequence.seqlen_k for step in case.steps for sequence in step)
 
 
-def _over_longest_places(case: Case) -> list[Place]:
-    return [(NOWHERE, NOWHERE)] if _longest(case) > 0 else []
-
-
-def _over_longest(draw: st.DrawFn, case: Case, place: Place) -> Case:
+@on_case("P-LEN:k-over-max", _longest)
+def _over_longest(draw: st.DrawFn, case: Case) -> Case:
     """The longest context one short of the longest sequence."""
     return replace(case, config=replace(case.config, max_model_len=_longest(case) - 1))
 
 
 def _without_sequences(draw: st.DrawFn, case: Case, place: Place) -> Case:
-    step = place[0]
-    return replace(case, steps=(*case.steps[:step], (), *case.steps[step + 1 :]))
+    return replace(case, steps=replaced(case.steps, place[0], ()))
 
 
 def _every_step(case: Case) -> list[Place]:
     return [(step, NOWHERE) for step in range(len(case.steps))]
 
 
-BREAKERS.append(Breaker("P-LEN:k-over-max", _over_longest_places, _over_longest))
 BREAKERS.append(Breaker("P-LEN:no-sequence", _every_step, _without_sequences))
 
 
-def _needs_blocks(case: Case, sequence: Sequence) -> bool:
-    return block_count(case.config, sequence.seqlen_k) > 0
+def _blocks(case: Case, sequence: Sequence) -> int:
+    return block_count(case.config, sequence.seqlen_k)
 
 
-@on_sequence("P-TABLE:short", lambda case, sequence: block_count(case.config, sequence.seqlen_k) > 1)
-def _table_short(draw: st.DrawFn, case: Case, sequence: Sequence) -> Sequence:
-    needed = block_count(case.config, sequence.seqlen_k)
-    return replace(sequence, block_table=sequence.block_table[: needed - 1])
-
-
-@on_sequence("P-TABLE:empty", _needs_blocks)
-def _table_empty(draw: st.DrawFn, case: Case, sequence: Sequence) -> Sequence:
-    return replace(sequence, block_table=())
+on_member(
+    "P-TABLE:short",
+    "block_table",
+    lambda draw, case, sequence: sequence.block_table[: _blocks(case, sequence) - 1],
+    lambda case, sequence: _blocks(case, sequence) > 1,
+)
+on_member(
+    "P-TABLE:empty", "block_table", lambda draw, case, sequence: (), lambda case, sequence: _blocks(case, sequence) > 0
+)
 
 
 @on_sequence("P-TABLE:negative")
@@ -165,26 +132,15 @@ def _table_negative(draw: st.DrawFn, case: Case, sequence: Sequence) -> Sequence
     return replace(sequence, block_table=replaced(table, place, pick(draw, (-1, INT32_MIN))))
 
 
-@on_sequence("P-STATE:state-id")
-def _state_id(draw: st.DrawFn, case: Case, sequence: Sequence) -> Sequence:
-    return replace(sequence, state_id=pick(draw, NEGATIVE))
-
-
-@on_sequence("P-STATE:valid-start")
-def _valid_start(draw: st.DrawFn, case: Case, sequence: Sequence) -> Sequence:
-    return replace(sequence, swa_valid_start=pick(draw, NEGATIVE))
-
-
-@on_sequence("P-STATE:data-len")
-def _data_len(draw: st.DrawFn, case: Case, sequence: Sequence) -> Sequence:
-    return replace(sequence, data_len=pick(draw, NEGATIVE))
+for _name, _member in (("state-id", "state_id"), ("valid-start", "swa_valid_start"), ("data-len", "data_len")):
+    on_member(f"P-STATE:{_name}", _member, lambda draw, case, sequence: pick(draw, NEGATIVE))
 
 
 def _has_ngrams(case: Case, sequence: Sequence) -> bool:
     return case.config.max_ngram_size > 0
 
 
-@on_sequence("P-NGRAM:short", lambda case, sequence: case.config.max_ngram_size > 0 and sequence.seqlen_k > 1)
+@on_sequence("P-NGRAM:short", lambda case, sequence: _has_ngrams(case, sequence) and sequence.seqlen_k > 1)
 def _history_short(draw: st.DrawFn, case: Case, sequence: Sequence) -> Sequence:
     """One token of history fewer than keys."""
     known = sequence.seqlen_k - 1
@@ -194,29 +150,34 @@ def _history_short(draw: st.DrawFn, case: Case, sequence: Sequence) -> Sequence:
     )
 
 
-@on_sequence("P-NGRAM:none", lambda case, sequence: case.config.max_ngram_size > 0 and sequence.seqlen_k > 0)
+@on_sequence("P-NGRAM:none", lambda case, sequence: _has_ngrams(case, sequence) and sequence.seqlen_k > 0)
 def _history_none(draw: st.DrawFn, case: Case, sequence: Sequence) -> Sequence:
     return replace(sequence, compressed_tokens=(), recent_tokens=())
 
 
-@on_config("P-NGRAM:none", lambda case: case.config.max_ngram_size == 0 and _longest(case) > 0)
-def _ngrams_on(draw: st.DrawFn, config: Config) -> Config:
-    """N-grams switched on for sequences that bring no history."""
-    return replace(config, max_ngram_size=2, lookup_table=lookup_table(config.max_model_len, None))
+on_config(  # n-grams switched on for sequences that bring no history
+    "P-NGRAM:none",
+    lambda draw, config: replace(config, max_ngram_size=2, lookup_table=lookup_table(config.max_model_len, None)),
+    lambda case: case.config.max_ngram_size == 0 and _longest(case) > 0,
+)
 
 
-@on_sequence("P-NGRAM:recent-high", _has_ngrams)
-def _recent_high(draw: st.DrawFn, case: Case, sequence: Sequence) -> Sequence:
-    return _with_recent(draw, sequence, len(case.config.lookup_table) + pick(draw, (0, 1)))
-
-
-@on_sequence("P-NGRAM:recent-negative", _has_ngrams)
-def _recent_negative(draw: st.DrawFn, case: Case, sequence: Sequence) -> Sequence:
-    return _with_recent(draw, sequence, pick(draw, (-1, INT32_MIN)))
-
-
-def _with_recent(draw: st.DrawFn, sequence: Sequence, token: int) -> Sequence:
-    """The sequence with this recent token at its first or last place, or one past the last."""
+def _with_recent(draw: st.DrawFn, sequence: Sequence, token: int) -> tuple[int, ...]:
+    """Recent tokens with this one at the first or last place, or one past the last."""
     recent = sequence.recent_tokens
     place = pick(draw, sorted({max(0, len(recent) - 1), len(recent), 0}))
-    return replace(sequence, recent_tokens=replaced(recent, place, token))
+    return replaced(recent, place, token)
+
+
+on_member(
+    "P-NGRAM:recent-high",
+    "recent_tokens",
+    lambda draw, case, sequence: _with_recent(draw, sequence, len(case.config.lookup_table) + pick(draw, (0, 1))),
+    _has_ngrams,
+)
+on_member(
+    "P-NGRAM:recent-negative",
+    "recent_tokens",
+    lambda draw, case, sequence: _with_recent(draw, sequence, pick(draw, (-1, INT32_MIN))),
+    _has_ngrams,
+)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from .features import FEATURES
@@ -23,9 +23,9 @@ class CoverageRow:
 class Coverage:
     """How many cases visited each feature."""
 
-    def __init__(self, counts: Mapping[str, int] | None = None, cases: int = 0) -> None:
-        self.counts: Counter[str] = Counter(counts or {})
-        self.cases = cases
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.cases = 0
 
     def add(self, visited: Iterable[str]) -> frozenset[str]:
         """Count one case by the ids of its features, each once; returns those never seen before.
@@ -43,11 +43,6 @@ class Coverage:
         self.cases += 1
         return new
 
-    def merge(self, other: Coverage) -> None:
-        """Add the counts of another campaign."""
-        self.counts.update(other.counts)
-        self.cases += other.cases
-
     def rows(self, profile: Profile | None = None) -> list[CoverageRow]:
         """Every feature with its count, in declared order; with a profile, those it can reach or has visited."""
         return [
@@ -59,7 +54,3 @@ class Coverage:
     def unvisited(self, profile: Profile) -> list[CoverageRow]:
         """Features that the profile can reach and no case visited, in declared order."""
         return [row for row in self.rows(profile) if row.count == 0]
-
-    def as_dict(self) -> dict[str, int]:
-        """Counts of the visited features, for JSON; ``Coverage(counts, cases)`` takes them back."""
-        return {name: self.counts[name] for name in FEATURES if self.counts[name]}

@@ -30,15 +30,7 @@ def _unchanged(draw: st.DrawFn, case: Case) -> Case:
 
 def edit_sequence(case: Case, step: int, index: int, sequence: Sequence) -> Case:
     """The case with one sequence of one step changed."""
-    sequences = case.steps[step]
-    changed = (*sequences[:index], sequence, *sequences[index + 1 :])
-    return replace(case, steps=(*case.steps[:step], changed, *case.steps[step + 1 :]))
-
-
-def draw_sequence(draw: st.DrawFn, case: Case, wanted: Callable[[Sequence], bool]) -> tuple[int, int] | None:
-    """Step and index of one of the wanted sequences; None if there are none."""
-    places = [(s, i) for s, sequences in enumerate(case.steps) for i, q in enumerate(sequences) if wanted(q)]
-    return pick(draw, places) if places else None
+    return replace(case, steps=replaced(case.steps, step, replaced(case.steps[step], index, sequence)))
 
 
 def border_blocks(config: Config, sequence: Sequence) -> list[int]:
@@ -50,9 +42,11 @@ def border_blocks(config: Config, sequence: Sequence) -> list[int]:
 
 def _high_block(draw: st.DrawFn, case: Case) -> Case:
     """One block id raised as far as its written slots allow."""
-    place = draw_sequence(draw, case, lambda sequence: block_count(case.config, sequence.seqlen_k) > 0)
-    if place is None:
+    steps = enumerate(case.steps)
+    places = [(s, i) for s, step in steps for i, q in enumerate(step) if block_count(case.config, q.seqlen_k) > 0]
+    if not places:
         return case
+    place = pick(draw, places)
     sequence = case.steps[place[0]][place[1]]
     block = pick(draw, border_blocks(case.config, sequence))
     highest = highest_block_id(case.path, case.config, sequence, block)

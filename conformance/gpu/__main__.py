@@ -11,24 +11,15 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
 from inputmeta.conformance import exits
 from inputmeta.conformance.console import fail, say
+from inputmeta.conformance.gpu import summary
 from inputmeta.conformance.gpu.processes import ROOT
 from inputmeta.conformance.gpu.stages import OPTIONAL, SIDE_BY_SIDE, STAGES, Settings, run_build
-from inputmeta.conformance.gpu.summary import (
-    FAILED,
-    PASSED,
-    SKIPPED,
-    Stage,
-    Summary,
-    machine,
-    stage_line,
-    tool_output,
-    verdict_of,
-    write_summary,
-)
+from inputmeta.conformance.gpu.summary import FAILED, PASSED, SKIPPED, Stage, machine, verdict_of
 
 COMMIT = ("git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
 """Says the commit, and whether files differ from it."""
@@ -66,9 +57,7 @@ def run_stages(names: Sequence[str], settings: Settings) -> Iterator[Stage]:
 
 def required(stage: Stage, named: bool) -> Stage:
     """A stage that was asked for by name and was skipped has failed."""
-    if stage.verdict != SKIPPED or not named:
-        return stage
-    return Stage(name=stage.name, verdict=FAILED, reason=stage.reason, seconds=stage.seconds, details=stage.details)
+    return msgspec.structs.replace(stage, verdict=FAILED) if stage.verdict == SKIPPED and named else stage
 
 
 def main(  # noqa: PLR0917 - a command has as many options as it has
@@ -105,11 +94,11 @@ def main(  # noqa: PLR0917 - a command has as many options as it has
 
     def keep(new: Stage) -> None:
         stages.append(new)
-        say(stage_line(new))
-        write_summary(
-            Summary(
+        say(summary.stage_line(new))
+        summary.write_json(
+            summary.Summary(
                 command=" ".join(["python -m inputmeta.conformance.gpu", *sys.argv[1:]]),
-                commit=tool_output(*COMMIT).strip(),
+                commit=summary.tool_output(*COMMIT).strip(),
                 machine=here,
                 verdict=verdict_of(stages),
                 seconds=round(time.monotonic() - begin, 1),

@@ -12,7 +12,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 """The checkout."""
-TAIL_LINES = 15
 TIMED_OUT = 124
 NOT_STARTED = 127
 
@@ -63,11 +62,6 @@ class Ran:
     code: int
     seconds: float
     output: str = field(repr=False)
-
-    @property
-    def tail(self) -> str:
-        """The last lines of the output."""
-        return "\n".join(self.output.rstrip().splitlines()[-TAIL_LINES:])
 
     @property
     def last_line(self) -> str:

@@ -8,6 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import msgspec
+
 from inputmeta.conformance import exits
 from inputmeta.conformance.gpu.builds import build_engine
 from inputmeta.conformance.gpu.plants import PLANTS, Plant, catch_all, failing_controls
@@ -93,9 +95,7 @@ def run_tests(settings: Settings) -> Stage:
         problem = f"{counted.skipped[NO_GPU]} tests were skipped: {NO_GPU}"
     else:
         return stage
-    return Stage(
-        name="tests", verdict=FAILED, reason=problem, seconds=stage.seconds, command=stage.command, details=counted
-    )
+    return msgspec.structs.replace(stage, verdict=FAILED, reason=problem)
 
 
 def run_check(settings: Settings) -> Stage:

@@ -109,9 +109,17 @@ def machine() -> Machine:
         gpu=torch.cuda.get_device_name() if seen else None,
         compute_capability=None if capability is None else ".".join(map(str, capability)),
         driver=tool_output("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader").strip() or None,
-        processor=platform.processor() or platform.machine(),
+        processor=cpu_model(),
         versions=versions,
     )
+
+
+def cpu_model() -> str:
+    """The processor's name, or what the platform calls it."""
+    table = Path("/proc/cpuinfo")
+    lines = table.read_text().splitlines() if table.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return f"{names[0]}, {len(names)} CPUs" if names else platform.processor() or platform.machine()
 
 
 def tool_output(*command: str) -> str:
@@ -138,10 +146,10 @@ def verdict_of(stages: list[Stage]) -> str:
     return PASSED if any(stage.verdict == PASSED for stage in stages) else FAILED
 
 
-def write_summary(summary: Summary, path: Path) -> None:
-    """The summary as indented JSON."""
+def write_json(report: msgspec.Struct, path: Path) -> None:
+    """A summary, or any other report, as indented JSON."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(summary), indent=2) + b"\n")
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n")
 
 
 def stage_line(stage: Stage) -> str:

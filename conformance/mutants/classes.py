@@ -17,18 +17,13 @@ def row_lengths(request: Request) -> np.ndarray:
 
 
 @wrong_answer(
-    "drafts-counted-twice",
-    "SPEC",
-    "MISMATCH:F-CTXLEN:context_lens",
-    "drafts are in the length already and are added once more",
-    paths=DECODE,
+    "SPEC", "MISMATCH:F-CTXLEN:context_lens", "drafts are in the length already and are added once more", paths=DECODE
 )
 def drafts_counted_twice(request: Request, fields: Fields) -> None:
     fields["context_lens"][:] += (row_lengths(request) - 1).astype(np.int32)
 
 
 @wrong_class(
-    "map-of-the-wider-step",
     "SPEC",
     "MISMATCH:F-QIDX:query_indices",
     "a token to sequence map kept from the step with drafts is used in the step without",
@@ -45,28 +40,25 @@ class MapOfTheWiderStep(Wrong):
 
 
 @wrong_answer(
-    "sentinel-clamped-to-cell-0",
     "SENT",
     "MISMATCH:F-RING:slot_mapping_store_swa",
     "the padding slot -1 is clamped into the pool: padding rows write cell 0",
 )
-def sentinel_clamped(_: Request, fields: Fields) -> None:
+def sentinel_clamped_to_cell_0(_: Request, fields: Fields) -> None:
     np.maximum(fields["slot_mapping_store_swa"], 0, out=fields["slot_mapping_store_swa"])
 
 
 @wrong_answer(
-    "table-columns-of-block-0",
     "BT",
     "MISMATCH:F-BLOCKS:block_tables",
     "a table copied with a stride of one column: every block past the first is block 0",
     paths=DECODE,
 )
-def columns_of_block_0(_: Request, fields: Fields) -> None:
+def table_columns_of_block_0(_: Request, fields: Fields) -> None:
     fields["block_tables"][:, 1:] = 0
 
 
 @wrong_answer(
-    "prefix-counted-twice",
     "CHUNK",
     "MISMATCH:F-POS:positions",
     "the offset of a cached prefix is added to positions that hold it already",
@@ -79,11 +71,7 @@ def prefix_counted_twice(request: Request, fields: Fields) -> None:
 
 
 @wrong_answer(
-    "counts-the-unfinished-group",
-    "CMP",
-    "MISMATCH:F-KLEN:klen",
-    "(p // r) + 1 compressed keys: the last one is not complete yet",
-    paths=DECODE,
+    "CMP", "MISMATCH:F-KLEN:klen", "(p // r) + 1 compressed keys: the last one is not complete yet", paths=DECODE
 )
 def counts_the_unfinished_group(_: Request, fields: Fields) -> None:
     for key in (key for key in fields if key.startswith("klen.")):
@@ -91,7 +79,6 @@ def counts_the_unfinished_group(_: Request, fields: Fields) -> None:
 
 
 @wrong_answer(
-    "no-keys-as-minus-1",
     "ZERO",
     "MISMATCH:F-KLEN:klen",
     "a row that sees no key has the count -1, which a kernel reads as 4294967295",
@@ -103,11 +90,7 @@ def no_keys_as_minus_1(request: Request, fields: Fields) -> None:
 
 
 @wrong_answer(
-    "two-conventions-of-cu",
-    "CU",
-    "MISMATCH:F-CU:cu_seqlens_q",
-    "starts (with the leading 0) where ends are read",
-    paths=("decode_zos",),
+    "CU", "MISMATCH:F-CU:cu_seqlens_q", "starts (with the leading 0) where ends are read", paths=("decode_zos",)
 )
 def two_conventions_of_cu(_: Request, fields: Fields) -> None:
     cu = fields["cu_seqlens_q"]
@@ -116,7 +99,6 @@ def two_conventions_of_cu(_: Request, fields: Fields) -> None:
 
 
 @wrong_answer(
-    "ring-without-draft-room",
     "RING",
     "MISMATCH:F-RING:slot_mapping_store_swa",
     "the ring wraps at the window, not behind the room for drafts: a draft overwrites a key still read",
@@ -128,18 +110,16 @@ def ring_without_draft_room(request: Request, fields: Fields) -> None:
 
 
 @wrong_answer(
-    "zos-threshold-of-its-own",
     "AGREE",
     "MISMATCH:F-MASK:valid_token_mask",
     "the ZOS builder takes sequences of more than 4 rows for padding, the eager one does not",
     paths=("decode_zos",),
 )
-def zos_threshold(request: Request, fields: Fields) -> None:
+def zos_threshold_of_its_own(request: Request, fields: Fields) -> None:
     fields["valid_token_mask"][row_lengths(request) > 4] = False
 
 
 @wrong_class(
-    "grows-at-a-repeat",
     "ALIAS",
     "MISMATCH:F-CU:cu_seqlens_q",
     "counts are added to what a cached view still holds: building a batch twice adds twice",
@@ -155,19 +135,13 @@ class GrowsAtARepeat(Wrong):
         self.last = batch
 
 
-@wrong_answer(
-    "int64-read-as-int32",
-    "DTYPE",
-    "MISMATCH:F-IDS:input_ids",
-    "ids that the host holds as int64 are read as int32: 1, 0, 2, 0",
-)
+@wrong_answer("DTYPE", "MISMATCH:F-IDS:input_ids", "ids that the host holds as int64 are read as int32: 1, 0, 2, 0")
 def int64_read_as_int32(_: Request, fields: Fields) -> None:
     ids = fields["input_ids"]
     ids[:] = ids.astype(np.int64).view(np.int32)[: len(ids)]
 
 
 @wrong_answer(
-    "look-back-into-the-neighbour",
     "LOOK",
     "MISMATCH:F-NGRAM:ngram_token_ids",
     "the look-back of a sequence's first rows goes on into the sequence before it",
@@ -180,7 +154,6 @@ def look_back_into_the_neighbour(request: Request, fields: Fields) -> None:
 
 
 @wrong_answer(
-    "none-on-one-rank",
     "RANK",
     "MISMATCH:F-ZIGZAG:cp_mirror_len",
     "a scalar that rank 0 forgets to broadcast is missing on the others",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.mutants.mutant import wrong_class
@@ -27,43 +27,26 @@ PTX = b"""
 """A kernel of one thread that stores at an address nobody owns."""
 
 
-class Sticky(Trigger):
+@wrong_class("DEVICE_ERROR", "DEVICE_ERROR:device", "a kernel that reads past a block table; without a device")
+class IllegalAccess(Trigger):
     """Breaks the context: the batch that does it and every later one of the process get the same error."""
 
     broken = False
 
     def before(self, request: Request) -> None:
-        if self.broken:
-            self.fail()
         super().before(request)
+        if self.broken:
+            text = "CUDA kernel errors might be asynchronously reported at some other API call."
+            raise RuntimeError(f"{ILLEGAL}\n{text}")
 
     def strike(self) -> None:
         self.broken = True
-        self.fail()
-
-    def fail(self) -> NoReturn:
-        """Raise what the framework raises."""
-        raise RuntimeError(f"{ILLEGAL}\nCUDA kernel errors might be asynchronously reported at some other API call.")
 
 
-@wrong_class(
-    "illegal-access", "DEVICE_ERROR", "DEVICE_ERROR:device", "a kernel that reads past a block table; without a device"
-)
-class IllegalAccess(Sticky):
-    pass
-
-
-@wrong_class(
-    "illegal-access-on-a-gpu",
-    "DEVICE_ERROR",
-    "DEVICE_ERROR:device",
-    "the same, by a kernel that is really launched",
-    gpu=True,
-)
-class IllegalAccessOnAGpu(Sticky):
+@wrong_class("DEVICE_ERROR", "DEVICE_ERROR:device", "the same, by a kernel that is really launched", gpu=True)
+class IllegalAccessOnAGpu(IllegalAccess):
     def strike(self) -> None:
         store_at_a_wild_address()
-        super().strike()
 
 
 def driver() -> ctypes.CDLL | None:

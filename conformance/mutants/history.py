@@ -32,14 +32,8 @@ def spoil_position(fields: Fields) -> None:
     fields["positions"][-1] += 1
 
 
-@wrong_class(
-    "every-7th-call",
-    "HISTORY",
-    "MISMATCH:F-POS:positions",
-    "a ring of scratch buffers with one bad entry",
-    label="not flaky",
-)
-class EverySeventhCall(Wrong):
+@wrong_class("HISTORY", "MISMATCH:F-POS:positions", "a ring of scratch buffers with one bad entry", label="not flaky")
+class Every7thCall(Wrong):
     calls = 0
 
     def after(self, request: Request, fields: Fields) -> None:
@@ -49,18 +43,14 @@ class EverySeventhCall(Wrong):
 
 
 @wrong_class(
-    "answer-for-the-previous-case",
     "HISTORY",
     "MISMATCH",
     "results are read before the stream has caught up: they are the last step's",
     label="not flaky",
 )
 class AnswerForThePreviousCase(Wrong):
+    in_place = False
     last: Result | None = None
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.claim(in_place=False)
 
     def build(self, request: Request) -> Result:
         right = super().build(request)
@@ -69,7 +59,6 @@ class AnswerForThePreviousCase(Wrong):
 
 
 @wrong_class(
-    "memo-by-shape",
     "HISTORY",
     "MISMATCH:F-IDS:input_ids",
     "a captured graph is reused by the number of rows, with the ids of its capture",
@@ -85,12 +74,7 @@ class MemoByShape(Wrong):
         ids[:] = self.seen.setdefault(len(ids), ids.copy())
 
 
-@wrong_class(
-    "wrong-on-the-first-call",
-    "HISTORY",
-    "MISMATCH:F-POS:positions",
-    "a table that is filled by the first call is read by it too",
-)
+@wrong_class("HISTORY", "MISMATCH:F-POS:positions", "a table that is filled by the first call is read by it too")
 class WrongOnTheFirstCall(Wrong):
     warm = False
 
@@ -101,7 +85,6 @@ class WrongOnTheFirstCall(Wrong):
 
 
 @wrong_class(
-    "wrong-after-a-refusal",
     "HISTORY",
     "MISMATCH:F-POS:positions",
     "a refused batch leaves half of its state behind for the next one",
@@ -120,7 +103,6 @@ class WrongAfterARefusal(Wrong):
 
 
 @wrong_class(
-    "wrong-after-a-large-batch",
     "HISTORY",
     "MISMATCH:F-POS:positions",
     "scratch that was grown for 6 rows is read with its new stride by every smaller batch",
@@ -137,16 +119,10 @@ class WrongAfterALargeBatch(Wrong):
 
 
 @wrong_class(
-    "wrong-by-luck",
-    "FLAKY",
-    "FLAKY:F-POS:positions",
-    "two streams without an event between them: one call in three",
-    label="flaky",
+    "FLAKY", "FLAKY:F-POS:positions", "two streams without an event between them: one call in three", label="flaky"
 )
 class WrongByLuck(Wrong):
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.claim(in_place=False)
+    in_place = False
 
     def after(self, request: Request, fields: Fields) -> None:
         if draw() % 3 == 1:
@@ -154,7 +130,6 @@ class WrongByLuck(Wrong):
 
 
 @wrong_class(
-    "wrong-in-every-second-process",
     "FLAKY",
     "FLAKY:F-POS:positions",
     "what a process is given at its start, an address or a device, decides",
@@ -171,11 +146,7 @@ class WrongInEverySecondProcess(Wrong):
 
 
 @wrong_class(
-    "sleeps-once",
-    "FLAKY",
-    "FLAKY:timeout",
-    "one step that meets a cold cache takes for ever, and never again",
-    label="flaky",
+    "FLAKY", "FLAKY:timeout", "one step that meets a cold cache takes for ever, and never again", label="flaky"
 )
 class SleepsOnce(Wrong):
     def after(self, request: Request, fields: Fields) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
 from inputmeta import oracle
 from inputmeta.conformance.cases.request import Request
-from inputmeta.conformance.mutants.mutant import Fields, Wrong, wrong_answer, wrong_class
+from inputmeta.conformance.mutants.mutant import Fields, Mutant, Wrong, add, wrong_class
 from inputmeta.conformance.subjects.base import Result
 from inputmeta.oracle.batch import build
 
@@ -36,56 +37,48 @@ class KeepsCells(Wrong):
         cells[-1:] = held[-1:]
 
 
-@wrong_class("leaves-the-last-row", "UNWRITTEN", "UNWRITTEN:F-POS:positions", "a loop that ends one row early")
+@wrong_class("UNWRITTEN", "UNWRITTEN:F-POS:positions", "a loop that ends one row early")
 class LeavesTheLastRow(KeepsCells):
     pass
 
 
-@wrong_class("leaves-what-is-zero", "UNWRITTEN", "UNWRITTEN:F-POS:positions", "buffers are taken to be zeroed")
+@wrong_class("UNWRITTEN", "UNWRITTEN:F-POS:positions", "buffers are taken to be zeroed")
 class LeavesWhatIsZero(KeepsCells):
     def keep(self, cells: np.ndarray, held: np.ndarray) -> None:
         cells[cells == 0] = held[cells == 0]
 
 
 @wrong_class(
-    "leaves-the-padding-of-an-index",
     "UNWRITTEN",
     "UNWRITTEN:F-SWADEC:kv_swa_index",
     "-1 right of the length was written once, at capture",
     paths=("decode", "decode_zos"),
 )
-class LeavesThePadding(KeepsCells):
+class LeavesThePaddingOfAnIndex(KeepsCells):
     key = "kv_swa_index"
 
     def keep(self, cells: np.ndarray, held: np.ndarray) -> None:
         cells[cells == -1] = held[cells == -1]
 
 
-@wrong_class("fills-buffers-of-its-own", "UNWRITTEN", "UNWRITTEN", "claims in-place filling and returns new arrays")
-class FillsItsOwn(Wrong):
+@wrong_class("UNWRITTEN", "UNWRITTEN", "claims in-place filling and returns new arrays")
+class FillsBuffersOfItsOwn(Wrong):
     def build(self, request: Request) -> Result:
         mine = None if request.out is None else {key: array.copy() for key, array in request.out.items()}
         return super().build(dataclasses.replace(request, out=mine))
 
 
 @wrong_class(
-    "adds-to-what-is-there",
-    "STALE",
-    "MISMATCH:F-RING:slot_mapping_store_swa",
-    "slots are accumulated in a buffer that is taken to be zeroed",
+    "STALE", "MISMATCH:F-RING:slot_mapping_store_swa", "slots are accumulated in a buffer that is taken to be zeroed"
 )
-class AddsToWhatIsThere(Wrong):
-    def build(self, request: Request) -> Result:
-        slots = offered(request, "slot_mapping_store_swa")
-        held = None if slots is None else slots.copy()
-        fields = super().build(request)
-        if slots is not None and held is not None:
-            slots += held
-        return fields
+class AddsToWhatIsThere(KeepsCells):
+    key = "slot_mapping_store_swa"
+
+    def keep(self, cells: np.ndarray, held: np.ndarray) -> None:
+        cells += held
 
 
 @wrong_class(
-    "keeps-rows-of-a-larger-batch",
     "STALE",
     "UNWRITTEN:F-IDS:input_ids",
     "after a larger batch the last row is left as it was: only reused buffers show it",
@@ -109,58 +102,51 @@ def beside(array: np.ndarray, place: int) -> np.ndarray:
     return window[-1:]
 
 
-@wrong_answer("writes-one-past-the-end", "OUT_OF_BOUNDS", "OUT_OF_BOUNDS:F-QIDX:query_indices", "<= in a kernel's loop")
-def writes_one_past_the_end(request: Request, _: Fields) -> None:
-    array = offered(request, "query_indices")
-    if array is not None:
-        beside(array, array.size)[:] = 7
+def writes_outside(
+    name: str, cell: str, stands_for: str, places: Callable[[int], Iterable[int]], value: int = 7
+) -> None:
+    """Enter a mutant that writes beside the caller's array of one field.
+
+    ``cell``: formula and field. ``places``: from the array's size to the cells, counted from its start, that are hit.
+    """
+
+    def spoil(request: Request, _: Fields) -> None:
+        array = offered(request, cell.partition(":")[2])
+        if array is not None:
+            for place in places(array.size):
+                beside(array, place)[:] = value
+
+    add(Mutant(name, "OUT_OF_BOUNDS", f"OUT_OF_BOUNDS:{cell}", stands_for, lambda: Wrong(name, spoil)))
 
 
-@wrong_answer(
-    "writes-before-the-start",
-    "OUT_OF_BOUNDS",
-    "OUT_OF_BOUNDS:F-RING:slot_mapping_store_swa",
-    "a padding index of -1 is written to",
+writes_outside("writes-one-past-the-end", "F-QIDX:query_indices", "<= in a kernel's loop", lambda size: [size])
+writes_outside(
+    "writes-before-the-start", "F-RING:slot_mapping_store_swa", "a padding index of -1 is written to", lambda size: [-1]
 )
-def writes_before_the_start(request: Request, _: Fields) -> None:
-    array = offered(request, "slot_mapping_store_swa")
-    if array is not None:
-        beside(array, -1)[:] = 7
-
-
-@wrong_answer(
+writes_outside(
     "writes-64-bit-cells",
-    "OUT_OF_BOUNDS",
-    "OUT_OF_BOUNDS:F-CU:cu_seqlens_q",
+    "F-CU:cu_seqlens_q",
     "the last cell is stored as 64 bits: its upper half lands on the neighbour",
+    lambda size: [size],
+    value=0,
 )
-def writes_64_bit_cells(request: Request, _: Fields) -> None:
-    array = offered(request, "cu_seqlens_q")
-    if array is not None:
-        beside(array, array.size)[:] = 0
-
-
-@wrong_answer(
+writes_outside(
     "pads-to-the-tile",
-    "OUT_OF_BOUNDS",
-    "OUT_OF_BOUNDS:F-MASK:valid_token_mask",
+    "F-MASK:valid_token_mask",
     "rows up to the next multiple of 8 are cleared, whatever the buffer's size",
+    lambda size: range(size, -(-(size + 1) // 8) * 8),
+    value=False,
 )
-def pads_to_the_tile(request: Request, _: Fields) -> None:
-    array = offered(request, "valid_token_mask")
-    if array is not None:
-        for place in range(array.size, -(-(array.size + 1) // 8) * 8):
-            beside(array, place)[:] = False
 
 
-@wrong_class("mutates-its-input", "ALIAS", "OUT_OF_BOUNDS:input", "sorts or extends the scheduler's lists in place")
+@wrong_class("ALIAS", "OUT_OF_BOUNDS:input", "sorts or extends the scheduler's lists in place")
 class MutatesItsInput(Wrong):
     def after(self, request: Request, fields: Fields) -> None:
         for sequence in request.sequences:
             object.__setattr__(sequence, "state_id", sequence.state_id + 1)
 
 
-@wrong_class("writes-before-it-refuses", "REFUSAL", "ACCEPTED:P-", "checks after the first rows are filled")
+@wrong_class("REFUSAL", "ACCEPTED:P-", "checks after the first rows are filled")
 class WritesBeforeItRefuses(Wrong):
     def before(self, request: Request) -> None:
         array = offered(request, "positions")
@@ -169,18 +155,14 @@ class WritesBeforeItRefuses(Wrong):
 
 
 @wrong_class(
-    "tail-promised-neutral-but-stale",
     "STALE",
     "UNWRITTEN:F-RING:slot_mapping_store_swa",
     "rows past the batch of a captured buffer keep the last step's slots, though neutral ones are promised",
     paths=("decode", "decode_zos"),
 )
-class StaleTail(Wrong):
+class TailPromisedNeutralButStale(Wrong):
+    neutral_tails = True
     stale = "slot_mapping_store_swa"
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.claim(neutral_tails=True)
 
     def build(self, request: Request) -> Result:
         if request.out is None or request.path == "prompt":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,13 +23,16 @@ Spoiler = TypeVar("Spoiler", bound=Spoil)
 class Wrong(OracleSubject):
     """The oracle as a subject, with places to go wrong before and after it has built a batch."""
 
+    in_place = True
+    neutral_tails = False
+    """What it claims."""
+
     def __init__(self, name: str, spoil: Spoil | None = None) -> None:
         super().__init__(name=f"mutant:{name}")
         self.spoil = spoil
-
-    def claim(self, *, in_place: bool = True, neutral_tails: bool = False) -> None:
-        """Change what is claimed."""
-        self.capabilities = dataclasses.replace(self.capabilities, in_place=in_place, neutral_tails=neutral_tails)
+        self.capabilities = dataclasses.replace(
+            self.capabilities, in_place=self.in_place, neutral_tails=self.neutral_tails
+        )
 
     def build(self, request: Request) -> Result:
         """See :meth:`inputmeta.conformance.subjects.base.Subject.build`."""
@@ -103,8 +107,20 @@ def add(mutant: Mutant) -> None:
     MUTANTS[mutant.name] = mutant
 
 
+def name_of(thing: Callable[..., object]) -> str:
+    """The mutant that a class or a function stands for: its own name in lower case with hyphens.
+
+    >>> class Every7thCallOnAGpu: ...
+    >>> def returns_int64(): ...
+    >>> name_of(Every7thCallOnAGpu), name_of(returns_int64)
+    ('every-7th-call-on-a-gpu', 'returns-int64')
+    """
+    name = thing.__name__
+    words = re.findall(r"[A-Z][a-z]*|\d+[a-z]*", name) if isinstance(thing, type) else name.split("_")
+    return "-".join(words).lower()
+
+
 def wrong_class(
-    name: str,
     kind: str,
     declared: str,
     stands_for: str,
@@ -113,9 +129,10 @@ def wrong_class(
     paths: tuple[str, ...] = oracle.PATHS,
     gpu: bool = False,
 ) -> Callable[[WrongKind], WrongKind]:
-    """Decorator: the class is a mutant."""
+    """Decorator: the class is a mutant, by its own name."""
 
     def enter(cls: WrongKind) -> WrongKind:
+        name = name_of(cls)
         add(Mutant(name, kind, declared, stands_for, lambda: cls(name), label, paths, gpu))
         return cls
 
@@ -123,23 +140,17 @@ def wrong_class(
 
 
 def wrong_answer(
-    name: str,
     kind: str,
     declared: str,
     stands_for: str,
     *,
-    in_place: bool = True,
     paths: tuple[str, ...] = oracle.PATHS,
 ) -> Callable[[Spoiler], Spoiler]:
-    """Decorator: the function spoils a right answer. ``in_place`` False: no caller's buffers, a form of its own."""
+    """Decorator: the function, by whose name the mutant goes, spoils a right answer."""
 
     def enter(spoil: Spoiler) -> Spoiler:
-        def make() -> Subject:
-            subject = Wrong(name, spoil)
-            subject.claim(in_place=in_place)
-            return subject
-
-        add(Mutant(name, kind, declared, stands_for, make, paths=paths))
+        name = name_of(spoil)
+        add(Mutant(name, kind, declared, stands_for, lambda: Wrong(name, spoil), paths=paths))
         return spoil
 
     return enter

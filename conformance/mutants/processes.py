@@ -36,9 +36,7 @@ class Trigger(Wrong):
         """What it does then."""
 
 
-@wrong_class(
-    "segfault-at-one-length", "CRASH", "CRASH:SIGSEGV", "a kernel reads past a table of exactly one full block"
-)
+@wrong_class("CRASH", "CRASH:SIGSEGV", "a kernel reads past a table of exactly one full block")
 class SegfaultAtOneLength(Trigger):
     def hits(self, request: Request) -> bool:
         return any_sequence(request, lambda s: s.seqlen_k == request.config.block_size)
@@ -48,22 +46,20 @@ class SegfaultAtOneLength(Trigger):
         ctypes.string_at(0)
 
 
-@wrong_class(
-    "segfaults-on-a-short-table", "CRASH", "CRASH:SIGSEGV:P-TABLE", "a table is read past its end, not refused"
-)
+@wrong_class("CRASH", "CRASH:SIGSEGV:P-TABLE", "a table is read past its end, not refused")
 class SegfaultsOnAShortTable(Wrong):
     def before(self, request: Request) -> None:
         if {error.condition for error in request.violations()} == {"P-TABLE"}:
             ctypes.string_at(0)
 
 
-@wrong_class("aborts-at-a-placeholder", "CRASH", "CRASH:SIGABRT", "an assertion of the C library, a corrupted heap")
+@wrong_class("CRASH", "CRASH:SIGABRT", "an assertion of the C library, a corrupted heap")
 class AbortsAtAPlaceholder(Trigger):
     def strike(self) -> None:
         os.abort()
 
 
-@wrong_class("divides-by-zero", "CRASH", "CRASH:SIGFPE", "an integer division by the number of sparse ratios")
+@wrong_class("CRASH", "CRASH:SIGFPE", "an integer division by the number of sparse ratios")
 class DividesByZero(Trigger):
     def hits(self, request: Request) -> bool:
         return not request.config.sparse_ratios
@@ -72,34 +68,32 @@ class DividesByZero(Trigger):
         os.kill(os.getpid(), signal.SIGFPE)
 
 
-@wrong_class("killed-from-outside", "CRASH", "CRASH:SIGKILL", "the kernel's out-of-memory killer takes it")
+@wrong_class("CRASH", "CRASH:SIGKILL", "the kernel's out-of-memory killer takes it")
 class KilledFromOutside(Trigger):
     def strike(self) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-@wrong_class("exits-with-0", "CRASH", "CRASH:exit-0", "a library that ends the process as if all were well")
+@wrong_class("CRASH", "CRASH:exit-0", "a library that ends the process as if all were well")
 class ExitsWith0(Trigger):
     def strike(self) -> None:
         os._exit(0)
 
 
-@wrong_class("exits-with-3", "CRASH", "CRASH:exit-3", "exit() in an error path")
+@wrong_class("CRASH", "CRASH:exit-3", "exit() in an error path")
 class ExitsWith3(Trigger):
     def strike(self) -> None:
         sys.exit(3)
 
 
-@wrong_class(
-    "dies-and-leaves-a-child", "CRASH", "CRASH:exit-4", "a helper process keeps the pipes open after it is gone"
-)
+@wrong_class("CRASH", "CRASH:exit-4", "a helper process keeps the pipes open after it is gone")
 class DiesAndLeavesAChild(Trigger):
     def strike(self) -> None:
         subprocess.Popen(["sleep", "60"], close_fds=False)
         os._exit(4)
 
 
-@wrong_class("hangs-at-one-ratio", "HANG", "HANG:timeout", "a loop whose step is 0 at ratio 4")
+@wrong_class("HANG", "HANG:timeout", "a loop whose step is 0 at ratio 4")
 class HangsAtOneRatio(Trigger):
     def hits(self, request: Request) -> bool:
         return 4 in {*request.config.dense_ratios, *request.config.sparse_ratios}
@@ -109,7 +103,7 @@ class HangsAtOneRatio(Trigger):
             pass
 
 
-@wrong_class("deadlocks", "HANG", "HANG:timeout", "a lock that is taken twice")
+@wrong_class("HANG", "HANG:timeout", "a lock that is taken twice")
 class Deadlocks(Trigger):
     def strike(self) -> None:
         lock = threading.Lock()
@@ -117,7 +111,7 @@ class Deadlocks(Trigger):
         lock.acquire()
 
 
-@wrong_class("hangs-and-will-not-end", "HANG", "HANG:timeout", "a hang that ignores every polite signal")
+@wrong_class("HANG", "HANG:timeout", "a hang that ignores every polite signal")
 class HangsAndWillNotEnd(Trigger):
     def strike(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -126,14 +120,14 @@ class HangsAndWillNotEnd(Trigger):
             time.sleep(1)
 
 
-@wrong_class("takes-all-memory", "MEMORY", "CRASH:memory", "an expansion whose size is a product of two lengths")
+@wrong_class("MEMORY", "CRASH:memory", "an expansion whose size is a product of two lengths")
 class TakesAllMemory(Trigger):
     def strike(self) -> None:
         held = [np.ones(BLOCK, dtype=np.uint8) for _ in range(MOST_BLOCKS)]
         raise MemoryError(f"{len(held)} blocks were not enough to be stopped")
 
 
-@wrong_class("leaks-memory", "MEMORY", "CRASH:memory", "every step leaves its scratch behind", label="not flaky")
+@wrong_class("MEMORY", "CRASH:memory", "every step leaves its scratch behind", label="not flaky")
 class LeaksMemory(Wrong):
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -144,32 +138,32 @@ class LeaksMemory(Wrong):
             self.held.append(np.ones(BLOCK, dtype=np.uint8))
 
 
-@wrong_class("raises", "CRASH", "CRASH:raised", "an exception that nobody expected")
+@wrong_class("CRASH", "CRASH:raised", "an exception that nobody expected")
 class Raises(Trigger):
     def strike(self) -> None:
         raise ZeroDivisionError("integer modulo\nby zero")
 
 
-@wrong_class("raises-in-escapes", "CRASH", "CRASH:raised", "an error text that a terminal would obey")
+@wrong_class("CRASH", "CRASH:raised", "an error text that a terminal would obey")
 class RaisesInEscapes(Trigger):
     def strike(self) -> None:
         raise ValueError("\x1b]0;owned\x07\x1b[2J\u202egnp")
 
 
-@wrong_class("recurses-for-ever", "CRASH", "CRASH:raised", "a recursion over the blocks of a long context")
+@wrong_class("CRASH", "CRASH:raised", "a recursion over the blocks of a long context")
 class RecursesForEver(Trigger):
     def strike(self) -> None:
         self.strike()
 
 
-@wrong_answer("prints-to-stdout", "NOISE", "PASS", "progress bars and banners of libraries: no fault, and must be none")
+@wrong_answer("NOISE", "PASS", "progress bars and banners of libraries: no fault, and must be none")
 def prints_to_stdout(_: Request, fields: Fields) -> None:
     print("building", len(fields), "fields")
     os.write(1, b"\x00\xff\x81 100%|#####| warm-up done\n" * 20)
     os.write(2, b"W0000 this is only a warning\n" * 20)
 
 
-@wrong_class("closes-descriptors", "CRASH", "CRASH:exit-1", "a library that closes descriptors it does not own")
+@wrong_class("CRASH", "CRASH:exit-1", "a library that closes descriptors it does not own")
 class ClosesDescriptors(Trigger):
     def strike(self) -> None:
         os.closerange(0, 2)

@@ -7,7 +7,7 @@ from inputmeta.conformance.mutants.mutant import Wrong, any_sequence, wrong_clas
 from inputmeta.conformance.subjects.base import Rejection, Result
 
 
-@wrong_class("checks-nothing", "REFUSAL", "ACCEPTED:P-", "whatever the scheduler sends is taken to be right")
+@wrong_class("REFUSAL", "ACCEPTED:P-", "whatever the scheduler sends is taken to be right")
 class ChecksNothing(Wrong):
     def build(self, request: Request) -> Result:
         try:
@@ -16,7 +16,7 @@ class ChecksNothing(Wrong):
             return request.out or {}
 
 
-@wrong_class("refuses-long-contexts", "REFUSAL", "REJECTED:P-LEN", "a bound of its own, below the model's")
+@wrong_class("REFUSAL", "REJECTED:P-LEN", "a bound of its own, below the model's")
 class RefusesLongContexts(Wrong):
     def before(self, request: Request) -> None:
         for index, sequence in enumerate(request.sequences):
@@ -24,9 +24,7 @@ class RefusesLongContexts(Wrong):
                 raise Rejection("P-LEN", index, "seqlen_k", f"seqlen_k {sequence.seqlen_k} is longer than 16")
 
 
-@wrong_class(
-    "refuses-placeholders", "REFUSAL", "REJECTED:P-STATE", "a data-parallel rank without a request ends the run"
-)
+@wrong_class("REFUSAL", "REJECTED:P-STATE", "a data-parallel rank without a request ends the run")
 class RefusesPlaceholders(Wrong):
     def before(self, request: Request) -> None:
         if any_sequence(request, lambda s: s.is_placeholder) and not request.violations():
@@ -47,31 +45,26 @@ class RefusesAs(Wrong):
         raise NotImplementedError
 
 
-@wrong_class("refuses-for-another-reason", "REFUSAL", "ACCEPTED:P-", "every error is reported as a bad length")
+@wrong_class("REFUSAL", "ACCEPTED:P-", "every error is reported as a bad length")
 class RefusesForAnotherReason(RefusesAs):
     def refusal(self, right: Rejection) -> Exception:
         other = "P-LEN" if right.condition != "P-LEN" else "P-RATIO"
         return Rejection(other, right.sequence, right.field, str(right))
 
 
-@wrong_class("refuses-with-a-code", "REFUSAL", "ACCEPTED:P-", "an error number that names no precondition")
+@wrong_class("REFUSAL", "ACCEPTED:P-", "an error number that names no precondition")
 class RefusesWithACode(RefusesAs):
     def refusal(self, right: Rejection) -> Exception:
         return Rejection("E-22", None, "", "invalid argument")
 
 
-@wrong_class("refuses-with-an-assertion", "REFUSAL", "CRASH:raised:P-", "an assertion deep inside stands for the check")
+@wrong_class("REFUSAL", "CRASH:raised:P-", "an assertion deep inside stands for the check")
 class RefusesWithAnAssertion(RefusesAs):
     def refusal(self, right: Rejection) -> Exception:
         return AssertionError(right.field)
 
 
-@wrong_class(
-    "wraps-before-it-checks",
-    "OVF",
-    "ACCEPTED:P-INT32",
-    "the product wraps to int32 before it is compared with the bound",
-)
+@wrong_class("OVF", "ACCEPTED:P-INT32", "the product wraps to int32 before it is compared with the bound")
 class WrapsBeforeItChecks(Wrong):
     def build(self, request: Request) -> Result:
         broken = {error.condition for error in request.violations()}
@@ -80,7 +73,7 @@ class WrapsBeforeItChecks(Wrong):
         return super().build(request)
 
 
-@wrong_class("crashes-on-a-short-table", "CRASH", "CRASH:raised:P-TABLE", "an index error where a refusal is due")
+@wrong_class("CRASH", "CRASH:raised:P-TABLE", "an index error where a refusal is due")
 class CrashesOnAShortTable(Wrong):
     def before(self, request: Request) -> None:
         broken = {error.condition for error in request.violations()}

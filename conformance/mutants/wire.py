@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from inputmeta.conformance.mutants.mutant import Mutant, add
+from inputmeta.conformance.mutants.mutant import Mutant, add, name_of
 from inputmeta.conformance.protocol.codec import HEADER, encode
 from inputmeta.conformance.protocol.convert import hello_answer
 from inputmeta.conformance.protocol.messages import Build
@@ -22,10 +22,11 @@ SPOILS: dict[str, Spoil] = {}
 """By mutant."""
 
 
-def program(name: str, declared: str, stands_for: str, kind: str = "WIRE") -> Callable[[Spoil], Spoil]:
-    """Decorator: the function is a mutant."""
+def program(declared: str, stands_for: str, kind: str = "WIRE") -> Callable[[Spoil], Spoil]:
+    """Decorator: the function is a mutant, by its own name."""
 
     def enter(spoil: Spoil) -> Spoil:
+        name = name_of(spoil)
         add(Mutant(name, kind, declared, stands_for, None))
         SPOILS[name] = spoil
         return spoil
@@ -38,128 +39,125 @@ def frame(body: bytes) -> bytes:
     return HEADER.pack(len(body)) + body
 
 
-def plain(answer: bytes) -> dict[str, object]:
-    """The map in an answer's frame, to be changed at will."""
-    decoded: dict[str, object] = msgspec.msgpack.decode(answer[HEADER.size :])
-    return decoded
+def changed(answer: bytes, **values: object) -> bytes:
+    """The answer with other values of some keys."""
+    return frame(msgspec.msgpack.encode(msgspec.msgpack.decode(answer[HEADER.size :]) | values))
 
 
-def with_field(answer: bytes, array: object) -> bytes:
-    """The answer with one more field."""
-    message = plain(answer)
-    fields = message.get("fields")
-    message["fields"] = (fields if isinstance(fields, dict) else {}) | {"positions": array}
-    return frame(msgspec.msgpack.encode(message))
+def with_positions(answer: bytes, shape: list[int], cells: int, dtype: str = "int32") -> bytes:
+    """The answer with ``positions`` of this shape, and the bytes of so many cells."""
+    fields = msgspec.msgpack.decode(answer[HEADER.size :]).get("fields", {})
+    array = {"dtype": dtype, "shape": shape, "data": b"\0" * 4 * cells}
+    return changed(answer, fields=fields | {"positions": array})
 
 
-@program(
-    "log-line-before-the-answer",
-    "CRASH:garbage",
-    "a library logs to standard output: its text stands where a length should",
-)
-def log_line(answer: bytes, _: Build) -> bytes:
+def write(data: bytes) -> None:
+    """Hand over part of an answer now."""
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
+@program("CRASH:garbage", "a library logs to standard output: its text stands where a length should")
+def log_line_before_the_answer(answer: bytes, _: Build) -> bytes:
     return b"Loading safetensors checkpoint shards: 100%\n" + answer
 
 
-@program("frame-of-nonsense", "CRASH:garbage", "an answer overwritten by another thread")
+@program("CRASH:garbage", "an answer overwritten by another thread")
 def frame_of_nonsense(answer: bytes, _: Build) -> bytes:
     return answer[: HEADER.size] + bytes(byte ^ 0xA5 for byte in answer[HEADER.size :])
 
 
-@program("empty-frame", "CRASH:garbage", "an answer of no bytes")
+@program("CRASH:garbage", "an answer of no bytes")
 def empty_frame(answer: bytes, _: Build) -> bytes:
     return frame(b"")
 
 
-@program("announces-4-gib", "CRASH:oversized", "a negative length written as unsigned")
+@program("CRASH:oversized", "a negative length written as unsigned")
 def announces_4_gib(answer: bytes, _: Build) -> bytes:
     return HEADER.pack(2**32 - 1) + answer[HEADER.size :]
 
 
-@program("stops-in-the-middle", "HANG:timeout", "a writer that waits for a reader of its own")
+@program("HANG:timeout", "a writer that waits for a reader of its own")
 def stops_in_the_middle(answer: bytes, _: Build) -> bytes:
-    sys.stdout.buffer.write(answer[: len(answer) // 2])
-    sys.stdout.buffer.flush()
+    write(answer[: len(answer) // 2])
     time.sleep(3600)
     return b""
 
 
-@program("exits-in-the-middle", "CRASH:exit-3", "the process ends while its answer is in the pipe")
+@program("CRASH:exit-3", "the process ends while its answer is in the pipe")
 def exits_in_the_middle(answer: bytes, _: Build) -> bytes:
-    sys.stdout.buffer.write(answer[: len(answer) // 2])
-    sys.stdout.buffer.flush()
+    write(answer[: len(answer) // 2])
     sys.exit(3)
 
 
-@program("answers-another-id", "CRASH:garbage", "answers overtake each other in a queue")
+@program("CRASH:garbage", "answers overtake each other in a queue")
 def answers_another_id(answer: bytes, _: Build) -> bytes:
-    return frame(msgspec.msgpack.encode(plain(answer) | {"id": 10**9}))
+    return changed(answer, id=10**9)
 
 
-@program("answers-twice", "CRASH:garbage", "a retry after the first answer had been sent")
+@program("CRASH:garbage", "a retry after the first answer had been sent")
 def answers_twice(answer: bytes, _: Build) -> bytes:
     return answer + answer
 
 
-@program("log-line-after-the-answer", "CRASH:garbage", "a log buffer is flushed to standard output behind the answer")
-def log_line_after(answer: bytes, _: Build) -> bytes:
-    sys.stdout.buffer.write(answer)
-    sys.stdout.buffer.flush()
+@program("CRASH:garbage", "a log buffer is flushed to standard output behind the answer")
+def log_line_after_the_answer(answer: bytes, _: Build) -> bytes:
+    write(answer)
     time.sleep(0.05)  # too late for its own batch: it counts against the next
     return b"Generated 1 sequence, 23.1 tokens/s\n"
 
 
-@program("says-hello-again", "CRASH:garbage", "the program was restarted behind a wrapper")
+@program("CRASH:garbage", "the program was restarted behind a wrapper")
 def says_hello_again(answer: bytes, _: Build) -> bytes:
     return encode(hello_answer(OracleSubject()))
 
 
-@program("sends-a-pickle", "CRASH:garbage", "an object that runs code where it is unpickled")
-def sends_a_pickle(answer: bytes, _: Build) -> bytes:
-    return frame(pickle.dumps({"fields": plain(answer)["id"]}))
+@program("CRASH:garbage", "an object that runs code where it is unpickled")
+def sends_a_pickle(answer: bytes, build: Build) -> bytes:
+    return frame(pickle.dumps({"fields": build.id}))
 
 
-@program("array-of-2-to-62-cells", "CRASH:garbage", "a shape whose product no memory holds")
+@program("CRASH:garbage", "a shape whose product no memory holds")
 def array_of_2_to_62_cells(answer: bytes, _: Build) -> bytes:
-    return with_field(answer, {"dtype": "int32", "shape": [2**31, 2**31], "data": b"\0" * 4})
+    return with_positions(answer, [2**31, 2**31], cells=1)
 
 
-@program("array-of-negative-shape", "CRASH:garbage", "a size that wrapped")
+@program("CRASH:garbage", "a size that wrapped")
 def array_of_negative_shape(answer: bytes, _: Build) -> bytes:
-    return with_field(answer, {"dtype": "int32", "shape": [-1], "data": b""})
+    return with_positions(answer, [-1], cells=0)
 
 
-@program("array-shorter-than-its-shape", "CRASH:garbage", "a length in cells where bytes are meant")
+@program("CRASH:garbage", "a length in cells where bytes are meant")
 def array_shorter_than_its_shape(answer: bytes, _: Build) -> bytes:
-    return with_field(answer, {"dtype": "int32", "shape": [4], "data": b"\0" * 4})
+    return with_positions(answer, [4], cells=1)
 
 
-@program("array-of-objects", "CRASH:garbage", "a dtype that a reader might evaluate")
+@program("CRASH:garbage", "a dtype that a reader might evaluate")
 def array_of_objects(answer: bytes, _: Build) -> bytes:
-    return with_field(answer, {"dtype": "object", "shape": [1], "data": b"\0" * 8})
+    return with_positions(answer, [1], cells=2, dtype="object")
 
 
-@program("nested-100000-deep", "CRASH:garbage", "a structure that ends the stack of a recursive reader")
+@program("CRASH:garbage", "a structure that ends the stack of a recursive reader")
 def nested_100000_deep(answer: bytes, _: Build) -> bytes:
     return frame(b"\x91" * 100_000 + b"\xc0")
 
 
-@program("map-of-4-billion-keys", "CRASH:garbage", "a count for which a reader would set memory aside")
+@program("CRASH:garbage", "a count for which a reader would set memory aside")
 def map_of_4_billion_keys(answer: bytes, _: Build) -> bytes:
     return frame(b"\xdf\xff\xff\xff\xff")
 
 
-@program("unknown-key", "CRASH:garbage", "an answer of another version of the protocol")
+@program("CRASH:garbage", "an answer of another version of the protocol")
 def unknown_key(answer: bytes, _: Build) -> bytes:
-    return frame(msgspec.msgpack.encode(plain(answer) | {"elapsed": 0.5}))
+    return changed(answer, elapsed=0.5)
 
 
-@program("forgets-the-buffers", "CRASH:garbage", "in-place fields are neither sent nor in the buffers")
+@program("CRASH:garbage", "in-place fields are neither sent nor in the buffers")
 def forgets_the_buffers(answer: bytes, _: Build) -> bytes:
-    return frame(msgspec.msgpack.encode(plain(answer) | {"buffers": []}))
+    return changed(answer, buffers=[])
 
 
-@program("closes-stdout", "CRASH:eof", "the pipe is closed and the program lives on")
+@program("CRASH:eof", "the pipe is closed and the program lives on")
 def closes_stdout(answer: bytes, _: Build) -> bytes:
     sys.stdout.flush()
     os.close(1)
@@ -167,7 +165,7 @@ def closes_stdout(answer: bytes, _: Build) -> bytes:
     return b""
 
 
-@program("floods-stderr", "PASS", "warnings by the megabyte: no fault, and nothing may fill up", kind="NOISE")
+@program("PASS", "warnings by the megabyte: no fault, and nothing may fill up", kind="NOISE")
 def floods_stderr(answer: bytes, build: Build) -> bytes:
     if build.id % 8 == 0:
         sys.stderr.write("W0000 block table is not contiguous\n" * 30_000)

@@ -95,7 +95,10 @@ def make_plain(struct: msgspec.Struct, *names: str) -> None:
         msgspec.structs.force_setattr(struct, name, plain_text(getattr(struct, name)))
 
 
-Arrays = Annotated[tuple[Array, ...], msgspec.Meta(max_length=4096)]
+MOST_ARRAYS = 2**16
+"""Arrays of one message: a prompt has seven fields of each ratio, and may have hundreds of ratios."""
+
+Arrays = Annotated[tuple[Array, ...], msgspec.Meta(max_length=MOST_ARRAYS)]
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -146,7 +149,7 @@ class Gather(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 class View(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Where a field lies: ``prod(shape)`` cells of a buffer from cell ``offset`` on."""
 
-    buffer: Annotated[int, msgspec.Meta(ge=0, le=4095)]
+    buffer: Annotated[int, msgspec.Meta(ge=0, lt=MOST_ARRAYS)]
     offset: Count
     shape: Annotated[tuple[Count, ...], msgspec.Meta(min_length=1, max_length=2)]
 
@@ -155,7 +158,7 @@ class Out(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     """Buffers to fill: whole allocations of one dimension, and the views that the fields have in them."""
 
     buffers: Arrays
-    views: Annotated[dict[Name, View], msgspec.Meta(max_length=4096)]
+    views: Annotated[dict[Name, View], msgspec.Meta(max_length=MOST_ARRAYS)]
 
 
 class Hello(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="type", tag="hello"):
@@ -220,7 +223,7 @@ class ResultAnswer(
     """Program to suite: the fields of a batch by flat key; with ``out``, those in the buffers are left out of them."""
 
     id: Int64
-    fields: Annotated[dict[Name, FieldValue], msgspec.Meta(max_length=4096)]
+    fields: Annotated[dict[Name, FieldValue], msgspec.Meta(max_length=MOST_ARRAYS)]
     buffers: Arrays | None = None
 
 

@@ -91,17 +91,7 @@ class Live:
 
     def prompt_rows(self, chunk: int, ngrams: bool) -> oracle.SequenceMetadata:
         """The next ``chunk`` tokens as a sequence of a prompt step."""
-        return oracle.SequenceMetadata(
-            seqlen_q=chunk,
-            seqlen_k=self.computed + chunk,
-            block_table=self.table,
-            state_id=self.state_id,
-            swa_valid_start=self.valid_start,
-            token_ids=self.tokens,
-            compressed_tokens=self.compressed,
-            recent_tokens=self.tokens[len(self.compressed) :] if ngrams else (),
-            data_len=self.prefill_end,
-        )
+        return self._rows(chunk, self.computed + chunk, array("i"), ngrams)
 
     def draft_count(self, drafts: int, max_model_len: int) -> int:
         """Drafts of the next decode row: none beyond the last output, none beyond the context."""
@@ -112,10 +102,12 @@ class Live:
 
         With Engram the drafts follow the raw tokens in ``recent_tokens``: P-NGRAM wants seqlen_k tokens in all.
         """
-        known = len(self.tokens)
+        return self._rows(1 + len(drafts), len(self.tokens) + len(drafts), drafts, ngrams)
+
+    def _rows(self, seqlen_q: int, seqlen_k: int, drafts: array[int], ngrams: bool) -> oracle.SequenceMetadata:
         return oracle.SequenceMetadata(
-            seqlen_q=1 + len(drafts),
-            seqlen_k=known + len(drafts),
+            seqlen_q=seqlen_q,
+            seqlen_k=seqlen_k,
             block_table=self.table,
             state_id=self.state_id,
             swa_valid_start=self.valid_start,

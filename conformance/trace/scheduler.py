@@ -84,7 +84,7 @@ class Scheduler:
                     live.advance_decode(accepted, self._ngrams)
                     self._retire(live)
             elif self._next is not None:
-                yield self._idle_step()
+                yield self._decode_step([])
                 self.clock_ms = max(self.clock_ms, float(self._next[1].timestamp))
             else:
                 return
@@ -230,33 +230,23 @@ class Scheduler:
         return rows
 
     def _decode_step(self, rows: list[tuple[Live, array[int], int]]) -> Step:
+        """A decode step. Without rows an idle one: this rank takes part in the others' step with placeholders."""
         sequences = [live.decode_rows(drafts, self._ngrams) for live, drafts, _ in rows]
-        numbers = [live.index for live, _, _ in rows]
+        requests = [live.index for live, _, _ in rows]
         accepted = [accepted for _, _, accepted in rows]
-        if self._random.random() < self.options.padding:
-            self._pad(sequences, numbers, accepted)
-        step = self._step(self.options.decode_path, sequences, tuple(numbers), tuple(accepted))
-        self.counts.decode_steps += 1
+        if not rows or self._random.random() < self.options.padding:
+            count = self._random.randint(1, MAX_PLACEHOLDERS)
+            sequences += [self._placeholder] * count
+            requests += [PLACEHOLDER] * count
+            accepted += [0] * count
+            self.counts.placeholders += count
+        step = self._step(self.options.decode_path, sequences, tuple(requests), tuple(accepted))
+        if rows:
+            self.counts.decode_steps += 1
+        else:
+            self.counts.idle_steps += 1
         self.counts.decode_rows += step.total_q
         return step
-
-    def _idle_step(self) -> Step:
-        """Nothing to run: this rank takes part in the others' step with placeholders."""
-        sequences: list[oracle.SequenceMetadata] = []
-        numbers: list[int] = []
-        accepted: list[int] = []
-        self._pad(sequences, numbers, accepted)
-        step = self._step(self.options.decode_path, sequences, tuple(numbers), tuple(accepted))
-        self.counts.idle_steps += 1
-        self.counts.decode_rows += step.total_q
-        return step
-
-    def _pad(self, sequences: list[oracle.SequenceMetadata], numbers: list[int], accepted: list[int]) -> None:
-        count = self._random.randint(1, MAX_PLACEHOLDERS)
-        sequences += [self._placeholder] * count
-        numbers += [PLACEHOLDER] * count
-        accepted += [0] * count
-        self.counts.placeholders += count
 
     # Blocks and slots
 

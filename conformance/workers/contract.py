@@ -175,7 +175,7 @@ def check_fields(session: Session) -> Iterator[str]:
         for key, want in session.claimed(request).items():
             problem = form_problem(want, result.get(key))
             if problem is not None:
-                yield f"{described(request)}: {key}: {problem}"
+                yield f"{described(request)}: {key}: {problem.text}"
 
 
 def check_repeatable(session: Session) -> Iterator[str]:

@@ -31,6 +31,8 @@ from inputmeta.engine.broadcast.transfer import LARGE_BYTES, Parcel
 
 TIMEOUT = 3.0
 """Seconds that a broadcast may take here."""
+LATE_TIMEOUT = 1.5
+"""The same where a rank is to be late: all of it is waited for."""
 GROUP_TIMEOUT = 20.0
 """Seconds that the group would wait by itself: an error that comes later is not the broadcast's own."""
 _HANG = 30.0
@@ -318,10 +320,12 @@ def stuck(me: Rank, victim: int, moment: str) -> None:
     me.cast(everything(0))
     with ExitStack() as stack:
         if me.rank == victim and moment == "before":
-            time.sleep(TIMEOUT + 1)
+            time.sleep(LATE_TIMEOUT + 1)
         elif me.rank == victim:
-            stack.enter_context(mock.patch.object(Parcel, "exchange", side_effect=lambda *_: time.sleep(TIMEOUT + 1)))
-        me.cast(everything(1))
+            stack.enter_context(
+                mock.patch.object(Parcel, "exchange", side_effect=lambda *_: time.sleep(LATE_TIMEOUT + 1))
+            )
+        me.cast(everything(1), timeout=timedelta(seconds=LATE_TIMEOUT))
 
 
 def after_loss(me: Rank) -> None:

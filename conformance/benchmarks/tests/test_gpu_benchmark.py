@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from inputmeta.conformance.benchmarks import gpu_contenders
 from inputmeta.conformance.benchmarks.__main__ import benchmark
-from inputmeta.conformance.benchmarks.contenders import defined_bytes, tensors_of
+from inputmeta.conformance.benchmarks.contenders import Operation, defined_bytes, measured, tensors_of
 from inputmeta.conformance.benchmarks.gpu import (
     EXPANSION_RATIOS,
     GRAPH_RATIOS,
@@ -18,11 +18,10 @@ from inputmeta.conformance.benchmarks.gpu import (
     NOTES,
     GpuReport,
     aims,
-    measured,
-    report_text,
 )
-from inputmeta.conformance.benchmarks.gpu_contenders import DecodeSide, GpuOperation, expansion_operations
+from inputmeta.conformance.benchmarks.gpu_contenders import DecodeSide, expansion_operations
 from inputmeta.conformance.benchmarks.measure import interleaved
+from inputmeta.conformance.benchmarks.report import publish
 from inputmeta.conformance.benchmarks.workloads import FULL, TINY, Workload, gpu_workloads
 from inputmeta.conformance.gpu.summary import Machine
 
@@ -90,7 +89,7 @@ def test_an_expansion_goes_to_one_buffer_and_to_several(workload):
 
 
 def test_times_are_of_one_of_the_repeated_calls_and_ratios_of_times():
-    operation = GpuOperation(DECODES[0], "x", 1, 8, {"engine": int, "fill": int, "memset": int}, repeated=4)
+    operation = Operation(DECODES[0], "x", 1, 8, {"engine": int, "fill": int, "memset": int}, repeated=4)
     samples = {"engine": [8000.0, 8000.0], "fill": [4000.0, 8000.0], "memset": [16000.0, 16000.0]}
     line = measured(operation, EXPANSION_RATIOS, 2, lambda runs, rounds: samples)
     assert line.microseconds["engine"].median == 2.0
@@ -101,7 +100,7 @@ def test_times_are_of_one_of_the_repeated_calls_and_ratios_of_times():
 
 def line_of(names, times, sequences=256):
     workload = DECODES[0]
-    operation = GpuOperation(workload, "x", 1, 8, dict.fromkeys(times, int))
+    operation = Operation(workload, "x", 1, 8, dict.fromkeys(times, int))
     line = measured(operation, names, 1, lambda runs, rounds: {name: [value * 1e3] for name, value in times.items()})
     return msgspec.structs.replace(line, sequences=sequences)
 
@@ -113,18 +112,17 @@ def test_aims_are_held_against_the_stricter_ratio():
     assert [(aim.value, aim.is_met) for aim in found] == [(1.2, True), (4.0, False), (1.5, False)]
 
 
-def test_the_report_has_a_table_for_each_kind_and_the_aims():
+def test_the_report_has_a_table_for_each_kind_and_the_aims(capsys):
     lines = [
         line_of(GRAPH_RATIOS, {"metadata": 6.0, "empty": 5.0, "fill": 1.0, "memset": 1.0}),
         line_of(HOST_RATIOS, {"zos": 10.0, "zos + extraction": 60.0, "eager": 90.0, "eager fresh": 40.0}),
         line_of(EXPANSION_RATIOS, {"engine": 10.0, "fill": 9.0, "memset": 8.0}),
     ]
     machine = Machine(gpu="a GPU", compute_capability="9.0", driver="1", processor="x", versions={"torch": "2"})
-    report = GpuReport(
-        command="c", scale="tiny", repeat=1, machine=machine, notes=NOTES, measured=lines, aims=aims(lines)
-    )
-    text = report_text(report)
-    for part in ("a GPU; torch 2; 1 rounds", "metadata / empty", "1.20 [1.20-1.20]", "eager / zos", "missed", "met"):
+    report = GpuReport(command="c", repeat=1, machine=machine, notes=NOTES, measured=lines, aims=aims(lines))
+    publish(report, None)
+    text = capsys.readouterr().out
+    for part in ("a GPU; x; torch 2; 1 rounds", "metadata / empty", "1.20 [1.20-1.20]", "eager / zos", "missed", "met"):
         assert part in text
     assert msgspec.json.decode(msgspec.json.encode(report), type=GpuReport) == report
 

@@ -11,7 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inputmeta.conformance.cases.corpus import add_case
-from inputmeta.conformance.cases.files import MAX_CELLS, CaseError, decode_case, load_case, save_case
+from inputmeta.conformance.cases.files import (
+    MAX_BRACKETS,
+    MAX_CELLS,
+    MAX_SEQUENCES,
+    MAX_STEPS,
+    CaseError,
+    decode_case,
+    load_case,
+    save_case,
+)
 from inputmeta.conformance.cases.request import complete_case, store_case
 from inputmeta.conformance.cases.tests.untrusted import BOUNDED, CASE, case_bytes, damaged, is_one_line, mangled, nested
 
@@ -100,6 +109,9 @@ BOMBS = {
         config=CASE["config"] | {"dense_ratios": list(range(1, 2000))},
         steps=[[sequence(draft_tokens=[0] * 4000, seqlen_q=4001)]],
     ),
+    "steps of a wide table": changed(
+        gather=[], expected=[], max_num_blocks=2**20, steps=[[sequence(draft_tokens=[0] * 30, seqlen_q=31)]] * 10
+    ),
     "ranks times sequences": changed(
         path="prompt", gather=[], expected=[], config=CASE["config"] | {"cp_size": 2**16}, steps=[[sequence()] * 600]
     ),
@@ -109,8 +121,48 @@ BOMBS = {
 @pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS.keys())
 def test_a_small_file_that_asks_for_much_is_refused(bomb: bytes) -> None:
     assert len(bomb) < 100_000
-    with pytest.raises(CaseError, match=rf"at \$\.steps\[0\]: its fields have about \d+ cells; .* {MAX_CELLS}"):
+    with pytest.raises(CaseError, match=rf"at \$\.steps: its fields have about \d+ cells; .* {MAX_CELLS}"):
         decode_case(bomb)
+
+
+@pytest.mark.parametrize(
+    ("bomb", "says"),
+    [
+        (
+            changed(gather=[], expected=[], steps=[[]] * (MAX_STEPS + 1)),
+            "at $.steps: 4097 steps; a case has at most 4096",
+        ),
+        (
+            changed(gather=[], expected=[], steps=[[{"seqlen_q": 0, "seqlen_k": 0}] * (MAX_SEQUENCES + 1)]),
+            "at $.steps: 65537 sequences; a case has at most 65536",
+        ),
+        (b"[" + b"[]," * MAX_BRACKETS + b"[]]", "arrays and objects; a case file has at most 1048576"),
+    ],
+    ids=["steps", "sequences", "brackets"],
+)
+def test_a_case_has_one_budget(bomb: bytes, says: str) -> None:
+    with pytest.raises(CaseError) as caught:
+        decode_case(bomb)
+    assert says in str(caught.value)
+
+
+def test_what_is_too_large_to_be_kept_is_not_written_out(tmp_path: Path) -> None:
+    """One step within the budget; its expectation would be some hundred MB, most of it undefined."""
+    steps = [[sequence(draft_tokens=[0] * 30, seqlen_q=31, seqlen_k=31)]]
+    wide = decode_case(changed(gather=[], expected=[], title="t", max_num_blocks=2**20, steps=steps))
+    with pytest.raises(CaseError, match=r"at \$\.expected: about \d+ cells; a case is kept with at most 4194304"):
+        add_case(wide, tmp_path)
+    assert files_under(tmp_path) == set()
+    assert store_case(wide, tmp_path).stat().st_size < 2000
+
+
+def test_many_keys_are_checked_in_linear_time() -> None:
+    """A check that counts each key among all would take an hour."""
+    array = '{"dtype":"int","shape":[],"data":0}'
+    keys = ",".join(f'"k{index}":{array}' for index in [*range(200_000), 0])
+    data = changed(gather=[], expected=[{"fields": {"here": 0}}]).replace(b'"here": 0', keys.encode())
+    with pytest.raises(CaseError, match="key `k0` stands twice"):
+        decode_case(data)
 
 
 def test_a_length_alone_asks_for_nothing() -> None:
@@ -148,7 +200,7 @@ def test_reading_takes_at_most_16_bytes_a_byte(tmp_path: Path, part: str) -> Non
     path.write_text(f'{head},"steps":[[{",".join([part] * (size // len(part)))}]]}}')
     done = subprocess.run([sys.executable, "-c", MEASURE, path], capture_output=True, text=True, check=True)
     result, kib = done.stdout.splitlines()
-    assert result == "read" or "cells" in result
+    assert result == "read" or "a case has at most" in result
     assert int(kib) * 1024 < 16 * size
 
 

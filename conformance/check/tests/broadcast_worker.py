@@ -1,11 +1,15 @@
-"""One rank of a broadcast test: ``broadcast_worker.py RANK WORLD STORE CASES FAULT``.
+"""The ranks of test_broadcast.py: ``broadcast_worker.py CASES`` forks a group for each ``WORLD FAULT`` of stdin.
 
 Rank 0 builds the container of every case and broadcasts it; every rank, which has the same cases, checks what arrived
-against its own build. ``FAULT`` names a fault to plant on the way, or ``none``. Prints one line; exit code 0 or 1.
+against its own build. ``FAULT`` names a fault to plant on the last rank, on the first case alone, or ``none``. The
+answer is a line of JSON: what differs on each rank, empty if nothing does, null for a rank that died.
 """
 
 import json
+import multiprocessing
+import os
 import sys
+import tempfile
 from datetime import timedelta
 from pathlib import Path
 
@@ -52,22 +56,36 @@ def check(received: engine.InputMetadataV4, wanted: engine.InputMetadataV4) -> N
     require(received.kv_ca_index == {}, "an empty dict did not arrive")
 
 
-def main() -> int:
-    """Run one rank over all cases."""
+def run_rank(rank: int, world: int, fault: str, cases: list[str], folder: Path) -> None:
+    """Body of a forked rank: writes what differs to a file of its number."""
     torch.set_num_threads(1)
-    rank, world, store, cases, fault = int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:6]
-    dist.init_process_group("gloo", store=dist.FileStore(store, world), rank=rank, world_size=world, timeout=TIMEOUT)
-    text = differences(Path(cases), rank, fault if rank == world - 1 else "none")
+    store = dist.FileStore(str(folder / "store"), world)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=world, timeout=TIMEOUT)
+    text = differences(cases, rank, fault if rank == world - 1 else "none")
     dist.barrier()  # nobody leaves while another still waits for an answer
     dist.destroy_process_group()
-    print(f"rank {rank}: {text or 'equal'}")
-    return 1 if text else 0
+    (folder / str(rank)).write_text(text)
+    os._exit(0)
 
 
-def differences(cases: Path, rank: int, fault: str) -> str:
+def run_group(world: int, fault: str, cases: list[str]) -> list[str | None]:
+    """What differs on each rank of a new group."""
+    context = multiprocessing.get_context("fork")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        ranks = [context.Process(target=run_rank, args=(rank, world, fault, cases, folder)) for rank in range(world)]
+        for process in ranks:
+            process.start()
+        for process in ranks:
+            process.join()
+        files = [folder / str(rank) for rank in range(world)]
+        return [file.read_text() if file.exists() else None for file in files]
+
+
+def differences(cases: list[str], rank: int, fault: str) -> str:
     """What differs on this rank, empty if nothing does. All cases are broadcast, whatever was found in one."""
     subject, found = EngineSubject(), ""
-    for text in json.loads(cases.read_text()):
+    for text in cases:
         case = decode_case(text.encode())
         for index in range(len(case.steps)):
             request = step_request(case, index, in_place=False)
@@ -82,5 +100,15 @@ def differences(cases: Path, rank: int, fault: str) -> str:
     return found
 
 
+def main() -> None:
+    """Answer lines until the end of stdin."""
+    cases = json.loads(Path(sys.argv[1]).read_text())
+    for line in sys.stdin:
+        world, fault = line.split()
+        answer = run_group(int(world), fault, cases if fault == "none" else cases[:1])
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -123,18 +123,22 @@ def test_a_write_beside_the_buffer_is_out_of_bounds(offset: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "detail"),
+    ("change", "kind", "detail"),
     [
-        (lambda _, result: result.update(positions=result["positions"].astype(np.int64)), "dtype int64, want int32"),
-        (lambda _, result: result.update(positions=result["positions"][:-1]), "shape [4], want [5]"),
-        (lambda _, result: {**result, "positions": None}, "the field is missing"),
-        (lambda _, result: result.update(positions=list(result["positions"])), "an array is wanted, got list"),
+        (
+            lambda _, result: result.update(positions=result["positions"].astype(np.int64)),
+            "dtype",
+            "dtype int64, want int32",
+        ),
+        (lambda _, result: result.update(positions=result["positions"][:-1]), "shape", "shape [4], want [5]"),
+        (lambda _, result: {**result, "positions": None}, "missing", "the field is missing"),
+        (lambda _, result: result.update(positions=list(result["positions"])), "type", "an array is wanted, got list"),
     ],
 )
-def test_the_form_of_a_field_is_checked(change: Callable[[Request, dict], object], detail: str) -> None:
+def test_the_form_of_a_field_is_checked(change: Callable[[Request, dict], object], kind: str, detail: str) -> None:
     not_in_place = dataclasses.replace(OracleSubject().capabilities, in_place=False)
     (finding,) = run_case(PROMPT, Wrong(change, not_in_place)).findings
-    assert (finding.signature, finding.detail) == ("MISMATCH:F-POS:positions", detail)
+    assert (finding.signature, finding.detail) == (f"MISMATCH:F-POS:positions:{kind}", detail)
 
 
 @pytest.mark.parametrize("value", [np.int64(5), 5.0, True, None])

@@ -1,4 +1,7 @@
-"""The command line: exit codes, output, one line for every error."""
+"""The command line: exit codes, output, one line for every error.
+
+Subjects run in this process where a worker is not the point: see test_commands_isolated.py.
+"""
 
 import json
 import subprocess
@@ -34,6 +37,10 @@ def saved(tmp_path: Path):
 
 def run(*arguments: str) -> Result:
     return CliRunner().invoke(app, list(arguments))
+
+
+def run_here(*arguments: str) -> Result:
+    return run(*arguments, "--in-process")
 
 
 def test_oracle_prints_every_field(saved) -> None:
@@ -103,7 +110,7 @@ def test_replay_passes(saved, subject: str) -> None:
 
 
 def test_replay_describes_a_difference_in_order(saved) -> None:
-    result = run("replay", saved(), "--subject", "mutant:F-IDS.chunk-start")
+    result = run_here("replay", saved(), "--subject", "mutant:F-IDS.chunk-start")
     assert result.exit_code == exits.DIFFERS
     lines = result.stdout.splitlines()
     assert lines[0] == "MISMATCH: wrong value"
@@ -117,7 +124,7 @@ def test_replay_describes_a_difference_in_order(saved) -> None:
 
 def test_replay_says_what_is_not_claimed(saved) -> None:
     zos = saved(path="decode_zos", steps=((Sequence(seqlen_q=1, seqlen_k=1, block_table=(7,), token_ids=(10,)),),))
-    result = run("replay", zos, "--subject", "inputmeta.conformance.commands.tests.test_commands:PromptOnly")
+    result = run_here("replay", zos, "--subject", "inputmeta.conformance.commands.tests.test_commands:PromptOnly")
     assert result.exit_code == exits.NOTHING_RAN
     assert "does not claim path decode_zos" in result.stdout
 
@@ -143,7 +150,7 @@ class PromptOnly:
     ],
 )
 def test_a_subject_that_cannot_be_had_skips_a_bisection(saved, name: str, why: str) -> None:
-    result = run("replay", saved(), "--subject", name)
+    result = run_here("replay", saved(), "--subject", name)
     assert result.exit_code == exits.NO_SUBJECT
     assert why in result.stderr
     assert result.stderr.count("\n") == 1
@@ -169,7 +176,7 @@ def test_fuzz_passes_reproducibly_and_prints_its_seed(tmp_path: Path) -> None:
 
 def test_fuzz_saves_the_shrunk_failure_and_its_replay_command_works(tmp_path: Path) -> None:
     arguments = ("--seed", "1", "--seconds", "20", "--save-dir", str(tmp_path))
-    result = run("fuzz", "--subject", "mutant:F-NCQ.dropped-max", *arguments)
+    result = run_here("fuzz", "--subject", "mutant:F-NCQ.dropped-max", *arguments)
     assert result.exit_code == exits.DIFFERS
     commands = [line.split() for line in result.stdout.splitlines() if line.startswith("  replay")]
     assert commands
@@ -179,13 +186,13 @@ def test_fuzz_saves_the_shrunk_failure_and_its_replay_command_works(tmp_path: Pa
         case = load_case(Path(command[1]))
         assert sum(map(len, case.steps)) == 1
         assert case.origin.seed == 1
-        assert run("replay", command[1], "--subject", "engine").exit_code == exits.CONFORMS
+        assert run_here("replay", command[1], "--subject", "engine").exit_code == exits.CONFORMS
 
 
 def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     taken = tmp_path / "taken"
     taken.write_text("a file, not a folder")
-    result = run("fuzz", "--subject", "mutant:F-CTXLEN.before-this-row", "--seed", "1", "--save-dir", str(taken))
+    result = run_here("fuzz", "--subject", "mutant:F-CTXLEN.before-this-row", "--seed", "1", "--save-dir", str(taken))
     assert result.exit_code == exits.BAD_USAGE
     assert result.stderr.count("\n") == 1
     assert "taken" in result.stderr
@@ -194,7 +201,7 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
 def test_check_runs_corpus_and_generated_cases(saved, tmp_path: Path) -> None:
     folder = tmp_path / "cases"
     save_case(complete_case(SHORT), folder / "one.json")
-    common = ("--corpus", str(folder), "--save-dir", str(tmp_path / "failures"))
+    common = ("--corpus", str(folder), "--save-dir", str(tmp_path / "failures"), "--in-process")
     good = run("check", "--subject", "oracle", "--examples", "100", *common)
     assert good.exit_code == exits.CONFORMS
     assert "corpus cases: 1 passed, 0 failed, 0 unsupported" in good.stdout
@@ -211,7 +218,7 @@ def test_check_runs_corpus_and_generated_cases(saved, tmp_path: Path) -> None:
         *common,
     )
     assert nothing.exit_code == exits.NOTHING_RAN
-    assert run("check", "--corpus", str(tmp_path / "none")).exit_code == exits.BAD_USAGE
+    assert run_here("check", "--subject", "oracle", "--corpus", str(tmp_path / "none")).exit_code == exits.BAD_USAGE
 
 
 def test_corpus_add_lint_fmt_list(saved, tmp_path: Path) -> None:
@@ -262,16 +269,21 @@ def test_trace_replays_a_small_trace_and_saves_a_step(tmp_path: Path) -> None:
     assert result.exit_code == exits.CONFORMS
     assert "verdict: PASS" in result.stdout
     (case,) = (tmp_path / "saved").glob("*.json")
-    assert run("replay", str(case)).exit_code == exits.CONFORMS
+    assert run_here("replay", str(case)).exit_code == exits.CONFORMS
     wrong = run("trace", str(file), "--subject", "mutant:F-RING.lost-modulo", *options)
     assert wrong.exit_code == exits.DIFFERS
     assert "F-RING" in wrong.stdout
 
 
-def test_the_installed_command_has_help_for_everything() -> None:
+def test_a_subject_that_a_worker_cannot_have_is_one_line(saved) -> None:
+    result = run("replay", saved(), "--subject", "no.such.module:x")
+    assert result.exit_code == exits.NO_SUBJECT
+    assert "No module named 'no'" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_the_command_is_installed() -> None:
     program = Path(sys.executable).with_name("inputmeta")
-    for command in ("fuzz", "check", "replay", "oracle", "fields", "trace", "corpus"):
-        done = subprocess.run([program, command, "--help"], capture_output=True, text=True, check=True, timeout=60)
-        assert "Usage: inputmeta" in done.stdout
     top = subprocess.run([program, "--help"], capture_output=True, text=True, check=True, timeout=60)
+    assert "Usage: inputmeta" in top.stdout
     assert "125 the subject cannot be loaded" in " ".join(top.stdout.replace("│", " ").split())

@@ -1,5 +1,6 @@
 """What first users stumble over: options that exclude each other, refusals that pass, folders of their own."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -87,3 +88,52 @@ def test_a_passing_check_is_short() -> None:
     call = ("check", "--subject", "oracle", "--in-process", "--examples", 100, "--path", "decode", "--corpus", CORPUS)
     assert len(run(*call).output.splitlines()) < 8
     assert "F-RING" in run(*call, "--coverage").output
+
+
+WRONG_FORM_THEN_VALUE = """
+import numpy as np
+from inputmeta.conformance.subjects.oracle import OracleSubject
+
+class Wrong(OracleSubject):
+    def __init__(self):
+        super().__init__(name="wrong")
+        self.capabilities = type(self.capabilities)(paths=frozenset({"decode"}), fields=self.capabilities.fields)
+
+    def build(self, request):
+        built = dict(super().build(request))
+        positions = built["positions"]
+        built["positions"] = positions[:0] if len(request.sequences) == 1 else positions + 1
+        return built
+"""
+
+
+def test_a_known_shape_hides_no_wrong_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "wrong_form_of_this_test.py").write_text(WRONG_FORM_THEN_VALUE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    known = tmp_path / "known.txt"
+    known.write_text("MISMATCH:F-POS:positions:shape - no rows - #1\n")
+    options = ("--in-process", "--seed", 1, "--seconds", 5, "--save-dir", tmp_path / "saved", "--known-failures", known)
+    ended = run("fuzz", "--subject", "wrong_form_of_this_test:Wrong", *options)
+    assert ended.exit_code == exits.DIFFERS
+    assert "KNOWN MISMATCH:F-POS:positions:shape: no rows – #1" in ended.output
+    assert "MISMATCH: wrong value" in ended.output
+    assert "MISMATCH: shape" not in ended.output
+
+
+def test_hundreds_of_ratios_are_no_crash_of_the_subject(tmp_path: Path) -> None:
+    """A valid prompt with so many fields that a message of 4,096 arrays could not hold them."""
+    size = 1102701600
+    ratios = [ratio for ratio in range(1, 16000) if size % ratio == 0]
+    assert len(ratios) == 602
+    config = {"block_size": size, "window_size": 1, "swa_block_size": 1, "max_model_len": 2**31 - 1}
+    step = [{"seqlen_q": 1, "seqlen_k": 1, "block_table": [0], "token_ids": [0], "data_len": 1}]
+    wide = tmp_path / "wide.json"
+    body = {
+        "schema": "inputmeta-case/1",
+        "path": "prompt",
+        "config": config | {"sparse_ratios": ratios},
+        "steps": [step],
+    }
+    wide.write_text(json.dumps(body))
+    ended = run("replay", wide, "--subject", "oracle", "--valid")
+    assert ended.exit_code == exits.CONFORMS, ended.output

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..configs import REAL_BLOCK
 from ..draws import INT32_MAX, INT32_MIN
 from .facts import Row, Step
-from .feature import ANY_PATH, DECODE, MANY, MASK_OR_COMPACT, PROMPT, REAL, SMALL, ZOS, Feature, holding
+from .feature import ANY_PATH, DECODE, MANY, MASK_OR_COMPACT, PROMPT, REAL, SMALL, ZOS, Conditions, Feature, holding
 
 FEATURES = (
     Feature("CONFIG:dense-only", "dense ratios, no sparse one"),
@@ -67,70 +67,64 @@ FEATURES = (
 
 def of_step(step: Step) -> set[str]:
     """Features of the configuration and of the batch as a whole."""
-    return _config(step) | _layout(step) | _placeholders(step)
+    return holding(_config(step), _layout(step), _placeholders(step))
 
 
-def _config(step: Step) -> set[str]:
+def _config(step: Step) -> Conditions:
     config = step.config
     dense, sparse = config.dense_ratios, config.sparse_ratios
     shared = bool(set(dense) & set(sparse))
-    return holding(
-        {
-            "CONFIG:dense-only": not sparse,
-            "CONFIG:sparse-only": not dense,
-            "CONFIG:both-kinds": bool(dense) and bool(sparse) and not shared,
-            "CONFIG:shared-ratio": shared,
-            "CONFIG:ratio-twice": len(set(dense)) < len(dense) or len(set(sparse)) < len(sparse),
-            "CONFIG:unsorted-ratios": any(list(ratios) != sorted(ratios) for ratios in (dense, sparse)),
-            "CONFIG:three-ratios": len(step.ratios) > 2,
-            "CONFIG:no-ratio-1": step.ratios[0] > 1,
-            "CONFIG:ratio-is-block": config.block_size in step.ratios,
-            "CONFIG:odd-block": config.block_size & (config.block_size - 1) != 0,
-            "CONFIG:real": config.block_size == config.window_size == REAL_BLOCK,
-            "CONFIG:window-1": config.window_size == 1,
-            "CONFIG:ring-is-window": config.swa_block_size == config.window_size,
-            "CONFIG:ring-beside-window": config.swa_block_size % config.window_size != 0,
-            "CONFIG:window-past-longest": config.window_size > config.max_model_len,
-            "CONFIG:cp-in-decode": not step.is_prompt and config.cp_size > 1,
-            "CONFIG:yoco-in-decode": not step.is_prompt and config.yoco_mode != "off",
-            "CONFIG:load-balance": config.force_load_balance,
-        }
-    )
+    return {
+        "CONFIG:dense-only": not sparse,
+        "CONFIG:sparse-only": not dense,
+        "CONFIG:both-kinds": bool(dense) and bool(sparse) and not shared,
+        "CONFIG:shared-ratio": shared,
+        "CONFIG:ratio-twice": len(set(dense)) < len(dense) or len(set(sparse)) < len(sparse),
+        "CONFIG:unsorted-ratios": any(list(ratios) != sorted(ratios) for ratios in (dense, sparse)),
+        "CONFIG:three-ratios": len(step.ratios) > 2,
+        "CONFIG:no-ratio-1": step.ratios[0] > 1,
+        "CONFIG:ratio-is-block": config.block_size in step.ratios,
+        "CONFIG:odd-block": config.block_size & (config.block_size - 1) != 0,
+        "CONFIG:real": config.block_size == config.window_size == REAL_BLOCK,
+        "CONFIG:window-1": config.window_size == 1,
+        "CONFIG:ring-is-window": config.swa_block_size == config.window_size,
+        "CONFIG:ring-beside-window": config.swa_block_size % config.window_size != 0,
+        "CONFIG:window-past-longest": config.window_size > config.max_model_len,
+        "CONFIG:cp-in-decode": not step.is_prompt and config.cp_size > 1,
+        "CONFIG:yoco-in-decode": not step.is_prompt and config.yoco_mode != "off",
+        "CONFIG:load-balance": config.force_load_balance,
+    }
 
 
-def _layout(step: Step) -> set[str]:
+def _layout(step: Step) -> Conditions:
     lengths = [row.q for row in step.rows]
     several = len(lengths) > 1
-    return holding(
-        {
-            "I-3:no-rows": step.total_q == 0,
-            "F-CU:empty-first": several and lengths[0] == 0,
-            "F-CU:empty-middle": 0 in lengths[1:-1],
-            "F-CU:empty-last": several and lengths[-1] == 0,
-            "F-CU:unequal": len(set(lengths)) > 1,
-            "F-CU:inclusive": several and step.path == "decode_zos",
-            "F-IDS:mixed-drafts": not step.is_prompt and 1 in lengths and max(lengths) > 1,
-            "F-QIDX:many": len(lengths) > 3,
-            "F-QIDX:past-a-warp": len(lengths) > 32,
-            "F-POS:past-a-block": step.total_q >= 128,
-        }
-    )
+    return {
+        "I-3:no-rows": step.total_q == 0,
+        "F-CU:empty-first": several and lengths[0] == 0,
+        "F-CU:empty-middle": 0 in lengths[1:-1],
+        "F-CU:empty-last": several and lengths[-1] == 0,
+        "F-CU:unequal": len(set(lengths)) > 1,
+        "F-CU:inclusive": several and step.path == "decode_zos",
+        "F-IDS:mixed-drafts": not step.is_prompt and 1 in lengths and max(lengths) > 1,
+        "F-QIDX:many": len(lengths) > 3,
+        "F-QIDX:past-a-warp": len(lengths) > 32,
+        "F-POS:past-a-block": step.total_q >= 128,
+    }
 
 
-def _placeholders(step: Step) -> set[str]:
+def _placeholders(step: Step) -> Conditions:
     flags = [row.sequence.is_placeholder for row in step.rows]
     several = len(flags) > 1
-    return holding(
-        {
-            "F-MASK:placeholder-first": several and flags[0],
-            "F-MASK:placeholder-middle": any(flags[1:-1]),
-            "F-MASK:placeholder-last": several and flags[-1],
-            "F-MASK:placeholders-only": all(flags),
-            "F-MASK:placeholder-drafts": not step.is_prompt
-            and any(r.sequence.is_placeholder and r.q > 1 for r in step.rows),
-            "F-MASK:placeholder-empty": any(r.sequence.is_placeholder and r.q == 0 for r in step.rows),
-        }
-    )
+    return {
+        "F-MASK:placeholder-first": several and flags[0],
+        "F-MASK:placeholder-middle": any(flags[1:-1]),
+        "F-MASK:placeholder-last": several and flags[-1],
+        "F-MASK:placeholders-only": all(flags),
+        "F-MASK:placeholder-drafts": not step.is_prompt
+        and any(r.sequence.is_placeholder and r.q > 1 for r in step.rows),
+        "F-MASK:placeholder-empty": any(r.sequence.is_placeholder and r.q == 0 for r in step.rows),
+    }
 
 
 def of_row(step: Step, row: Row) -> set[str]:

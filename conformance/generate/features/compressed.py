@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..draws import INT32_MAX
 from ..int32 import highest_block_slot
 from .facts import Row, Step
-from .feature import DECODE, PROMPT, Feature, hits, holding
+from .feature import DECODE, PROMPT, Conditions, Feature, hits, holding
 
 FEATURES = (
     Feature("F-CPOS:empty-range", "a chunk that completes none: the one neutral row", ("CMP", "ZERO"), PROMPT),
@@ -66,101 +66,91 @@ def of_step(step: Step) -> set[str]:
 
 def of_row(step: Step, row: Row) -> set[str]:
     """Features of one sequence's compressed tokens, all ratios, and of its table."""
-    found = _blocks(step, row) | _slots(step, row)
+    found = holding(_blocks(step, row), _slots(step, row))
     emitting = []
     for ratio in step.ratios:
         emitting.append(row.k // ratio > row.start // ratio)
-        found |= _prompt_ratio(row, ratio) if step.is_prompt else _decode_ratio(row, ratio)
+        found |= holding(_prompt_ratio(row, ratio) if step.is_prompt else _decode_ratio(row, ratio))
         if row.stores:
-            found |= _stored(row, ratio, step.config.block_size // ratio)
+            found |= holding(_stored(row, ratio, step.config.block_size // ratio))
     if step.is_prompt and any(emitting) and not all(emitting):
         found.add("F-CPOS:ratios-differ")
     return found
 
 
-def _prompt_ratio(row: Row, ratio: int) -> set[str]:
+def _prompt_ratio(row: Row, ratio: int) -> Conditions:
     first, end = row.start // ratio, row.k // ratio
     if row.q == 0:
-        return {"F-CPOS:no-row"}
+        return {"F-CPOS:no-row": True}
     compresses = ratio > 1
-    return holding(
-        {
-            "F-CPOS:empty-range": end == first,
-            "F-CPOS:below-ratio": end == 0,
-            "F-CPOS:start-on-ratio": compresses and row.start > 0 and row.start % ratio == 0,
-            "F-CPOS:start-inside": row.start % ratio != 0 and end > first,
-            "F-CPOS:end-on-ratio": compresses and row.k % ratio == 0,
-            "F-CPOS:end-before-ratio": compresses and row.k % ratio == ratio - 1,
-            "F-CPOS:end-after-ratio": compresses and row.k % ratio == 1 < row.k,
-            "F-CPOS:placeholder": row.sequence.is_placeholder and end > first,
-        }
-    )
+    return {
+        "F-CPOS:empty-range": end == first,
+        "F-CPOS:below-ratio": end == 0,
+        "F-CPOS:start-on-ratio": compresses and row.start > 0 and row.start % ratio == 0,
+        "F-CPOS:start-inside": row.start % ratio != 0 and end > first,
+        "F-CPOS:end-on-ratio": compresses and row.k % ratio == 0,
+        "F-CPOS:end-before-ratio": compresses and row.k % ratio == ratio - 1,
+        "F-CPOS:end-after-ratio": compresses and row.k % ratio == 1 < row.k,
+        "F-CPOS:placeholder": row.sequence.is_placeholder and end > first,
+    }
 
 
-def _decode_ratio(row: Row, ratio: int) -> set[str]:
+def _decode_ratio(row: Row, ratio: int) -> Conditions:
     completed = row.k // ratio - row.start // ratio
     placeholder = row.sequence.is_placeholder
-    return holding(
-        {
-            "F-CDEC:emits": completed > 0 and not placeholder,
-            "F-CDEC:silent": completed < row.q,
-            "F-CDEC:both": 0 < completed < row.q,
-            "F-CDEC:draft-emits": ratio > 1 and row.k // ratio > (row.start + 1) // ratio,
-            "F-CDEC:several": ratio > 1 and completed > 1,
-            "F-CDEC:row-after": ratio > 1 and row.start > 0 and row.start % ratio == 0,
-            "F-CDEC:placeholder": completed > 0 and placeholder,
-        }
-    )
+    return {
+        "F-CDEC:emits": completed > 0 and not placeholder,
+        "F-CDEC:silent": completed < row.q,
+        "F-CDEC:both": 0 < completed < row.q,
+        "F-CDEC:draft-emits": ratio > 1 and row.k // ratio > (row.start + 1) // ratio,
+        "F-CDEC:several": ratio > 1 and completed > 1,
+        "F-CDEC:row-after": ratio > 1 and row.start > 0 and row.start % ratio == 0,
+        "F-CDEC:placeholder": completed > 0 and placeholder,
+    }
 
 
-def _stored(row: Row, ratio: int, per_block: int) -> set[str]:
+def _stored(row: Row, ratio: int, per_block: int) -> Conditions:
     """Features of the slots of the compressed tokens that the step stores."""
     first, end = row.start // ratio, row.k // ratio
     if first == end:
-        return set()
+        return {}
     last_block = (end - 1) // per_block
-    return holding(
-        {
-            "F-CSLOT:block-begin": per_block > 1 and hits(first, end, per_block, 0),
-            "F-CSLOT:block-end": per_block > 1 and hits(first, end, per_block, per_block - 1),
-            "F-CSLOT:later-block": last_block > 0,
-            "F-CSLOT:two-blocks": first // per_block < last_block,
-            "F-CSLOT:last-column": last_block > 0 and last_block == len(row.sequence.block_table) - 1,
-        }
-    )
+    return {
+        "F-CSLOT:block-begin": per_block > 1 and hits(first, end, per_block, 0),
+        "F-CSLOT:block-end": per_block > 1 and hits(first, end, per_block, per_block - 1),
+        "F-CSLOT:later-block": last_block > 0,
+        "F-CSLOT:two-blocks": first // per_block < last_block,
+        "F-CSLOT:last-column": last_block > 0 and last_block == len(row.sequence.block_table) - 1,
+    }
 
 
-def _slots(step: Step, row: Row) -> set[str]:
+def _slots(step: Step, row: Row) -> Conditions:
     """Features of slots near the int32 bound; cheap, for most tables hold low ids."""
     table = row.sequence.block_table[: row.blocks]
     widest = step.config.block_size // step.ratios[0]
     if not table or (max(table) + 1) * widest <= 2**30:
-        return {"F-CSLOT:wide-block"} if step.config.block_size > 2**24 else set()
+        return {"F-CSLOT:wide-block": step.config.block_size > 2**24}
     high = [block for block, physical in enumerate(table) if (physical + 1) * widest > 2**30]
     slots = [highest_block_slot(step.path, step.config, row.sequence, block) or 0 for block in high]
-    return holding(
-        {
-            "F-CSLOT:int32-bound": INT32_MAX in slots,
-            "F-CSLOT:high-id": max(slots) > 2**30,
-            "F-CSLOT:wide-block": step.config.block_size > 2**24,
-        }
-    )
+    return {
+        "F-CSLOT:int32-bound": INT32_MAX in slots,
+        "F-CSLOT:high-id": max(slots) > 2**30,
+        "F-CSLOT:wide-block": step.config.block_size > 2**24,
+    }
 
 
-def _blocks(step: Step, row: Row) -> set[str]:
+def _blocks(step: Step, row: Row) -> Conditions:
     config = step.config
     smallest = step.ratios[0]
     per_block = config.block_size // smallest
     compressed = row.k // smallest
     in_last = compressed % per_block
-    return holding(
-        {
-            "F-BLOCKS:none": compressed == 0,
-            "F-BLOCKS:exact": compressed > 0 and in_last == 0,
-            "F-BLOCKS:one-more": per_block > 1 and compressed > 1 and in_last == 1,
-            "F-BLOCKS:one-less": per_block > 1 and in_last == per_block - 1,
-            "F-BLOCKS:tail-without-block": row.k > row.blocks * config.block_size,
-            "F-BLOCKS:block-0": 0 in row.sequence.block_table[: row.blocks],
-            "F-BLOCKS:longer-table": len(row.sequence.block_table) > row.blocks,
-        }
-    )
+    return {
+        "F-BLOCKS:none": compressed == 0,
+        "F-BLOCKS:exact": compressed > 0 and in_last == 0,
+        "F-BLOCKS:one-more": per_block > 1 and compressed > 1 and in_last == 1,
+        "F-BLOCKS:one-less": per_block > 1 and in_last == per_block - 1,
+        "F-BLOCKS:tail-without-block": row.k > row.blocks * config.block_size,
+        "F-BLOCKS:block-0": 0 in row.sequence.block_table[: row.blocks],
+        "F-BLOCKS:longer-table": len(row.sequence.block_table) > row.blocks,
+    }

@@ -18,6 +18,9 @@ MANY = frozenset({"many"})
 MASK_OR_COMPACT = frozenset({"mask", "compact"})
 COMPACT = frozenset({"compact"})
 
+Conditions = Mapping[str, bool]
+"""Whether what a feature is about holds, by the feature's id."""
+
 
 @dataclass(frozen=True)
 class Feature:
@@ -72,9 +75,9 @@ class BugClass(Feature):
         return any(feature.reachable(profile) for feature in self.members)
 
 
-def holding(conditions: Mapping[str, bool]) -> set[str]:
+def holding(*groups: Conditions) -> set[str]:
     """The features whose condition holds."""
-    return {name for name, holds in conditions.items() if holds}
+    return {name for conditions in groups for name, holds in conditions.items() if holds}
 
 
 def hits(first: int, end: int, modulus: int, residue: int) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..int32 import dense_product
 from .facts import Row, Step
-from .feature import DECODE, PROMPT, SMALL, Feature, hits, holding
+from .feature import DECODE, PROMPT, SMALL, Conditions, Feature, hits, holding
 
 COLUMNS = 128
 """kv_ca_index has a multiple of this many columns, at least one (F-CAOFF)."""
@@ -57,67 +57,59 @@ def of_row(step: Step, row: Row) -> set[str]:
     previous = step.rows[row.index - 1].k if row.index else None
     if step.is_prompt:
         for ratio in step.ratios:
-            found |= _plan(row, ratio, step.config.block_size // ratio)
+            found |= holding(_plan(row, ratio, step.config.block_size // ratio))
     if row.q == 0:
         return found
     for ratio in step.config.sparse_ratios:
-        found |= _sparse_prompt(row, ratio, previous) if step.is_prompt else _sparse_decode(row, ratio)
+        found |= holding(_sparse_prompt(row, ratio, previous) if step.is_prompt else _sparse_decode(row, ratio))
     for ratio in step.config.dense_ratios:
-        found |= _dense(step, row, ratio, previous)
+        found |= holding(_dense(step, row, ratio, previous))
     return found
 
 
-def _plan(row: Row, ratio: int, per_block: int) -> set[str]:
+def _plan(row: Row, ratio: int, per_block: int) -> Conditions:
     keys = row.k // ratio
-    return holding(
-        {
-            "F-CAPLAN:nothing": keys == 0,
-            "F-CAPLAN:partial": keys % per_block != 0,
-            "F-CAPLAN:exact": keys > 0 and keys % per_block == 0,
-            "F-CAPLAN:several": keys > per_block,
-            "F-CAPLAN:one-in-last": per_block > 1 and keys > per_block and keys % per_block == 1,
-        }
-    )
+    return {
+        "F-CAPLAN:nothing": keys == 0,
+        "F-CAPLAN:partial": keys % per_block != 0,
+        "F-CAPLAN:exact": keys > 0 and keys % per_block == 0,
+        "F-CAPLAN:several": keys > per_block,
+        "F-CAPLAN:one-in-last": per_block > 1 and keys > per_block and keys % per_block == 1,
+    }
 
 
-def _sparse_prompt(row: Row, ratio: int, previous: int | None) -> set[str]:
+def _sparse_prompt(row: Row, ratio: int, previous: int | None) -> Conditions:
     first, end = row.start + 1, row.k + 1
     compresses = ratio > 1
-    return holding(
-        {
-            "F-KS:after-nothing": previous is not None and previous < ratio,
-            "F-KS:after-some": previous is not None and previous >= ratio,
-            "F-KS:nothing-visible": first < ratio,
-            "F-KS:on-ratio": compresses and hits(first, end, ratio, 0),
-            "F-KS:before-ratio": compresses and hits(first, end, ratio, ratio - 1),
-            "F-KS:after-ratio": compresses and row.k > ratio and hits(max(first, 2), end, ratio, 1),
-        }
-    )
+    return {
+        "F-KS:after-nothing": previous is not None and previous < ratio,
+        "F-KS:after-some": previous is not None and previous >= ratio,
+        "F-KS:nothing-visible": first < ratio,
+        "F-KS:on-ratio": compresses and hits(first, end, ratio, 0),
+        "F-KS:before-ratio": compresses and hits(first, end, ratio, ratio - 1),
+        "F-KS:after-ratio": compresses and row.k > ratio and hits(max(first, 2), end, ratio, 1),
+    }
 
 
-def _sparse_decode(row: Row, ratio: int) -> set[str]:
+def _sparse_decode(row: Row, ratio: int) -> Conditions:
     first, end = row.start + 1, row.k + 1
-    return holding(
-        {
-            "F-KLEN:nothing-visible": first < ratio,
-            "F-KLEN:on-ratio": ratio > 1 and hits(first, end, ratio, 0),
-            "F-KLEN:before-ratio": ratio > 1 and hits(first, end, ratio, ratio - 1),
-        }
-    )
+    return {
+        "F-KLEN:nothing-visible": first < ratio,
+        "F-KLEN:on-ratio": ratio > 1 and hits(first, end, ratio, 0),
+        "F-KLEN:before-ratio": ratio > 1 and hits(first, end, ratio, ratio - 1),
+    }
 
 
-def _dense(step: Step, row: Row, ratio: int, previous: int | None) -> set[str]:
+def _dense(step: Step, row: Row, ratio: int, previous: int | None) -> Conditions:
     longest = step.config.max_model_len // ratio
     keys = row.k // ratio
     prompt = step.is_prompt
-    return holding(
-        {
-            "F-CAOFF:prompt-base": prompt and previous is not None,
-            "F-CAOFF:prompt-after-nothing": prompt and previous is not None and previous < ratio,
-            "F-CAOFF:nothing-visible": row.start + 1 < ratio,
-            "F-CAOFF:second-column": not prompt and keys > step.config.block_size // ratio,
-            "F-CAOFF:full-width": keys > 0 and keys == longest and longest % COLUMNS == 0,
-            "F-CAOFF:wide": longest > COLUMNS,
-            "F-CAOFF:narrow": longest == 0,
-        }
-    )
+    return {
+        "F-CAOFF:prompt-base": prompt and previous is not None,
+        "F-CAOFF:prompt-after-nothing": prompt and previous is not None and previous < ratio,
+        "F-CAOFF:nothing-visible": row.start + 1 < ratio,
+        "F-CAOFF:second-column": not prompt and keys > step.config.block_size // ratio,
+        "F-CAOFF:full-width": keys > 0 and keys == longest and longest % COLUMNS == 0,
+        "F-CAOFF:wide": longest > COLUMNS,
+        "F-CAOFF:narrow": longest == 0,
+    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .facts import Row, Step
-from .feature import DECODE, PROMPT, Feature, holding
+from .feature import DECODE, PROMPT, Conditions, Feature, holding
 
 FEATURES = (
     Feature("F-NGRAM:size-1", "the row's own token only"),
@@ -37,38 +37,36 @@ def of_row(step: Step, row: Row) -> set[str]:
     size = step.config.max_ngram_size
     if size == 0 or row.q == 0:
         return set()
-    return _borders(step, row, size) | _sentinels(step, row, size)
+    return holding(_borders(step, row, size), _sentinels(step, row, size))
 
 
-def _borders(step: Step, row: Row, size: int) -> set[str]:
+def _borders(step: Step, row: Row, size: int) -> Conditions:
     border = len(row.sequence.compressed_tokens)
     history = border + len(row.sequence.recent_tokens)
     before_start = row.start < size - 1
     crossing_rows = range(max(row.start, border), min(row.k, border + size - 1))
-    return holding(
-        {
-            "F-NGRAM:size-1": size == 1,
-            "F-NGRAM:size-past-8": size > 8,
-            "F-NGRAM:before-start": before_start,
-            "F-NGRAM:neighbour": before_start and row.index > 0,
-            "F-NGRAM:previous-chunk": step.is_prompt and row.start > 0 and size > 1,
-            "F-NGRAM:draft": not step.is_prompt and row.q > 1 and size > 1,
-            "F-NGRAM:compressed-only": row.k <= border,
-            "F-NGRAM:recent-only": border <= max(0, row.start - size + 1),
-            "F-NGRAM:border-crossed": border > 0 and len(crossing_rows) > 0,
-            "F-NGRAM:border-at-start": border == row.start > 0,
-            "F-NGRAM:border-at-end": border == row.k,
-            "F-NGRAM:border-past-end": border > row.k,
-            "F-NGRAM:more-history": history > row.k,
-            "F-NGRAM:pad-token": before_start and step.config.pad_token != 0,
-        }
-    )
+    return {
+        "F-NGRAM:size-1": size == 1,
+        "F-NGRAM:size-past-8": size > 8,
+        "F-NGRAM:before-start": before_start,
+        "F-NGRAM:neighbour": before_start and row.index > 0,
+        "F-NGRAM:previous-chunk": step.is_prompt and row.start > 0 and size > 1,
+        "F-NGRAM:draft": not step.is_prompt and row.q > 1 and size > 1,
+        "F-NGRAM:compressed-only": row.k <= border,
+        "F-NGRAM:recent-only": border <= max(0, row.start - size + 1),
+        "F-NGRAM:border-crossed": border > 0 and len(crossing_rows) > 0,
+        "F-NGRAM:border-at-start": border == row.start > 0,
+        "F-NGRAM:border-at-end": border == row.k,
+        "F-NGRAM:border-past-end": border > row.k,
+        "F-NGRAM:more-history": history > row.k,
+        "F-NGRAM:pad-token": before_start and step.config.pad_token != 0,
+    }
 
 
-def _sentinels(step: Step, row: Row, size: int) -> set[str]:
+def _sentinels(step: Step, row: Row, size: int) -> Conditions:
     sentinel = step.config.image_sentinel
     if sentinel is None:
-        return {"F-NGRAM:no-sentinel"}
+        return {"F-NGRAM:no-sentinel": True}
     border = len(row.sequence.compressed_tokens)
     recent, lookup = row.sequence.recent_tokens, step.config.lookup_table
     first = max(0, row.start - size + 1)
@@ -78,18 +76,16 @@ def _sentinels(step: Step, row: Row, size: int) -> set[str]:
     images = [first + place for place, value in enumerate(reach) if value == sentinel] if sentinel in reach else []
     behind = [image for image in images if image + 1 < row.k and image + size > max(row.start, image + 1)]
     beyond = row.start - size
-    return holding(
-        {
-            "F-NGRAM:sentinel-absent": not images,
-            "F-NGRAM:sentinel-itself": any(image >= row.start for image in images),
-            "F-NGRAM:sentinel-behind": bool(behind),
-            "F-NGRAM:sentinel-before-chunk": any(image < row.start for image in images),
-            "F-NGRAM:sentinel-compressed": any(image < border for image in images),
-            "F-NGRAM:sentinel-recent": any(image >= border for image in images),
-            "F-NGRAM:sentinel-out-of-reach": beyond >= 0 and _value(row, lookup, beyond) == sentinel,
-            "F-NGRAM:sentinel-raw": any(t == sentinel != value for t, value in zip(raw, looked_up, strict=True)),
-        }
-    )
+    return {
+        "F-NGRAM:sentinel-absent": not images,
+        "F-NGRAM:sentinel-itself": any(image >= row.start for image in images),
+        "F-NGRAM:sentinel-behind": bool(behind),
+        "F-NGRAM:sentinel-before-chunk": any(image < row.start for image in images),
+        "F-NGRAM:sentinel-compressed": any(image < border for image in images),
+        "F-NGRAM:sentinel-recent": any(image >= border for image in images),
+        "F-NGRAM:sentinel-out-of-reach": beyond >= 0 and _value(row, lookup, beyond) == sentinel,
+        "F-NGRAM:sentinel-raw": any(t == sentinel != value for t, value in zip(raw, looked_up, strict=True)),
+    }
 
 
 def _value(row: Row, lookup: tuple[int, ...], position: int) -> int:

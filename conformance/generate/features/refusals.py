@@ -8,7 +8,7 @@ from inputmeta.conformance.cases.model import Case, Config, Sequence
 
 from ..draws import INT32_MAX
 from ..int32 import block_count, dense_product, highest_block_id, highest_state_id
-from .feature import DECODE, PROMPT, Feature, holding
+from .feature import DECODE, PROMPT, Conditions, Feature, holding
 
 
 def _refusal(name: str, text: str, classes: tuple[str, ...] = (), paths: frozenset[str] = PROMPT | DECODE) -> Feature:
@@ -63,7 +63,7 @@ FEATURES = (
 def broken(case: Case, step: tuple[Sequence, ...]) -> set[str]:
     """Features of the preconditions that the step breaks; empty for a valid step."""
     config = case.config
-    found = _config_shape(config) | _config_range(config)
+    found = holding(_config_shape(config), _config_range(config))
     if not step:
         return found | {"P-LEN:no-sequence"}
     countable = not any(name.startswith("P-RATIO") for name in found)
@@ -76,36 +76,32 @@ def broken(case: Case, step: tuple[Sequence, ...]) -> set[str]:
             "REFUSED:placeholder": any(s.is_placeholder and names for s, names in zip(step, wrong, strict=True)),
         }
     )
-    return found or _limits(case, step)
+    return found or holding(_limits(case, step))
 
 
-def _config_shape(config: Config) -> set[str]:
+def _config_shape(config: Config) -> Conditions:
     ratios = (*config.dense_ratios, *config.sparse_ratios)
-    return holding(
-        {
-            "P-RATIO:zero": 0 in ratios,
-            "P-RATIO:negative": min(ratios, default=0) < 0,
-            "P-RATIO:not-divisor": any(ratio > 0 and config.block_size % ratio != 0 for ratio in ratios),
-            "P-RATIO:none": not ratios,
-            "P-RATIO:block-size": config.block_size < 1,
-            "P-RATIO:window": config.window_size < 1,
-            "P-RATIO:ring": config.swa_block_size < config.window_size,
-            "P-RATIO:cp-size": config.cp_size < 1,
-            "P-RATIO:rank-high": config.cp_rank >= config.cp_size >= 1,
-            "P-RATIO:rank-negative": config.cp_rank < 0,
-        }
-    )
+    return {
+        "P-RATIO:zero": 0 in ratios,
+        "P-RATIO:negative": min(ratios, default=0) < 0,
+        "P-RATIO:not-divisor": any(ratio > 0 and config.block_size % ratio != 0 for ratio in ratios),
+        "P-RATIO:none": not ratios,
+        "P-RATIO:block-size": config.block_size < 1,
+        "P-RATIO:window": config.window_size < 1,
+        "P-RATIO:ring": config.swa_block_size < config.window_size,
+        "P-RATIO:cp-size": config.cp_size < 1,
+        "P-RATIO:rank-high": config.cp_rank >= config.cp_size >= 1,
+        "P-RATIO:rank-negative": config.cp_rank < 0,
+    }
 
 
-def _config_range(config: Config) -> set[str]:
+def _config_range(config: Config) -> Conditions:
     sentinel = config.image_sentinel
-    return holding(
-        {
-            "P-INT32:lookup": _outside(config.lookup_table),
-            "P-INT32:pad-token": _outside((config.pad_token,)),
-            "P-INT32:sentinel": sentinel is not None and _outside((sentinel,)),
-        }
-    )
+    return {
+        "P-INT32:lookup": _outside(config.lookup_table),
+        "P-INT32:pad-token": _outside((config.pad_token,)),
+        "P-INT32:sentinel": sentinel is not None and _outside((sentinel,)),
+    }
 
 
 def _outside(values: tuple[int, ...]) -> bool:
@@ -119,78 +115,68 @@ def _outside(values: tuple[int, ...]) -> bool:
 
 def _sequence(case: Case, sequence: Sequence, countable: bool) -> set[str]:
     """Conditions that one sequence breaks alone; blocks are counted only where the ratios allow it."""
-    found = _lengths(case, sequence) | _arrays(sequence) | _history(case.config, sequence)
     table = sequence.block_table
     lowest = min(table, default=0)
     needed = block_count(case.config, sequence.seqlen_k) if countable else 0
-    return found | holding(
-        {
-            "P-TABLE:short": 0 < len(table) < needed,
-            "P-TABLE:empty": len(table) == 0 < needed,
-            "P-TABLE:negative": lowest < 0,
-            "P-STATE:state-id": sequence.state_id < 0,
-            "P-STATE:valid-start": sequence.swa_valid_start < 0,
-            "P-STATE:data-len": sequence.data_len < 0,
-        }
-    )
+    numbers = {
+        "P-TABLE:short": 0 < len(table) < needed,
+        "P-TABLE:empty": len(table) == 0 < needed,
+        "P-TABLE:negative": lowest < 0,
+        "P-STATE:state-id": sequence.state_id < 0,
+        "P-STATE:valid-start": sequence.swa_valid_start < 0,
+        "P-STATE:data-len": sequence.data_len < 0,
+    }
+    return holding(_lengths(case, sequence), _arrays(sequence), _history(case.config, sequence), numbers)
 
 
-def _lengths(case: Case, sequence: Sequence) -> set[str]:
+def _lengths(case: Case, sequence: Sequence) -> Conditions:
     queries, keys, known = sequence.seqlen_q, sequence.seqlen_k, len(sequence.token_ids)
     decode = case.path != "prompt"
-    return holding(
-        {
-            "P-LEN:q-negative": queries < 0,
-            "P-LEN:q-over-k": queries > keys and not (decode and known == 0),
-            "P-LEN:tokens-short": not decode and known < keys,
-            "P-LEN:drafts": decode and queries != 1 + len(sequence.draft_tokens),
-            "P-LEN:tokens": decode and keys != known - 1 + queries,
-            "P-LEN:no-history": decode and known == 0,
-            "P-LEN:k-over-max": keys > case.config.max_model_len,
-        }
-    )
+    return {
+        "P-LEN:q-negative": queries < 0,
+        "P-LEN:q-over-k": queries > keys and not (decode and known == 0),
+        "P-LEN:tokens-short": not decode and known < keys,
+        "P-LEN:drafts": decode and queries != 1 + len(sequence.draft_tokens),
+        "P-LEN:tokens": decode and keys != known - 1 + queries,
+        "P-LEN:no-history": decode and known == 0,
+        "P-LEN:k-over-max": keys > case.config.max_model_len,
+    }
 
 
-def _arrays(sequence: Sequence) -> set[str]:
-    return holding(
-        {
-            "P-INT32:table-entry": max(sequence.block_table, default=0) > INT32_MAX,
-            "P-INT32:token": _outside(sequence.token_ids),
-            "P-INT32:draft": _outside(sequence.draft_tokens),
-            "P-INT32:history": _outside(sequence.compressed_tokens) or _outside(sequence.recent_tokens),
-        }
-    )
+def _arrays(sequence: Sequence) -> Conditions:
+    return {
+        "P-INT32:table-entry": max(sequence.block_table, default=0) > INT32_MAX,
+        "P-INT32:token": _outside(sequence.token_ids),
+        "P-INT32:draft": _outside(sequence.draft_tokens),
+        "P-INT32:history": _outside(sequence.compressed_tokens) or _outside(sequence.recent_tokens),
+    }
 
 
-def _history(config: Config, sequence: Sequence) -> set[str]:
+def _history(config: Config, sequence: Sequence) -> Conditions:
     if config.max_ngram_size == 0:
-        return set()
+        return {}
     recent = sequence.recent_tokens
     known = len(sequence.compressed_tokens) + len(recent)
-    return holding(
-        {
-            "P-NGRAM:short": 0 < known < sequence.seqlen_k,
-            "P-NGRAM:none": known == 0 < sequence.seqlen_k,
-            "P-NGRAM:recent-high": max(recent, default=-1) >= len(config.lookup_table),
-            "P-NGRAM:recent-negative": min(recent, default=0) < 0,
-        }
-    )
+    return {
+        "P-NGRAM:short": 0 < known < sequence.seqlen_k,
+        "P-NGRAM:none": known == 0 < sequence.seqlen_k,
+        "P-NGRAM:recent-high": max(recent, default=-1) >= len(config.lookup_table),
+        "P-NGRAM:recent-negative": min(recent, default=0) < 0,
+    }
 
 
-def _limits(case: Case, step: tuple[Sequence, ...]) -> set[str]:
+def _limits(case: Case, step: tuple[Sequence, ...]) -> Conditions:
     """P-INT32 on what is written, for a step that keeps everything else."""
     config, path = case.config, case.path
     blocks = [block_count(config, sequence.seqlen_k) for sequence in step]
     width = max(1, case.max_num_blocks or 1, *blocks)
     total_q = sum(sequence.seqlen_q for sequence in step)
-    return holding(
-        {
-            "P-INT32:slot": any(_slot_outside(case, s, count) for s, count in zip(step, blocks, strict=True)),
-            "P-INT32:state": any(s.state_id > highest_state_id(path, config, s) for s in step),
-            "P-INT32:product": path != "prompt" and dense_product(config, total_q, width) > INT32_MAX,
-            "P-INT32:window-total": path == "prompt" and len(step) * config.window_size > INT32_MAX,
-        }
-    )
+    return {
+        "P-INT32:slot": any(_slot_outside(case, s, count) for s, count in zip(step, blocks, strict=True)),
+        "P-INT32:state": any(s.state_id > highest_state_id(path, config, s) for s in step),
+        "P-INT32:product": path != "prompt" and dense_product(config, total_q, width) > INT32_MAX,
+        "P-INT32:window-total": path == "prompt" and len(step) * config.window_size > INT32_MAX,
+    }
 
 
 def _slot_outside(case: Case, sequence: Sequence, count: int) -> bool:

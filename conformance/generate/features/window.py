@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..draws import INT32_MAX
 from ..int32 import highest_ring_offset
 from .facts import Row, Step
-from .feature import DECODE, PROMPT, SMALL, Feature, hits, holding
+from .feature import DECODE, PROMPT, SMALL, Conditions, Feature, hits, holding
 
 FEATURES = (
     Feature("F-RING:no-wrap", "a context that the ring holds as a whole"),
@@ -58,103 +58,89 @@ FEATURES = (
 
 def of_row(step: Step, row: Row) -> set[str]:
     """Features of one sequence's window."""
-    found = _bound(step, row)
-    if step.is_prompt:
-        found |= _plan(step, row)
+    found = holding(_bound(step, row), _plan(step, row) if step.is_prompt else {})
     if row.q == 0:
         return found
-    found |= _ring(step, row)
-    return found | (_pivots(step, row) if step.is_prompt else _decode(step, row))
+    return found | holding(_ring(step, row), _pivots(step, row) if step.is_prompt else _decode(step, row))
 
 
-def _bound(step: Step, row: Row) -> set[str]:
+def _bound(step: Step, row: Row) -> Conditions:
     offset = highest_ring_offset(step.path, step.config, row.sequence)
     if offset is None:
-        return set()
+        return {}
     slot = row.sequence.state_id * step.config.swa_block_size + offset
     state_0 = row.stores and row.sequence.state_id == 0
-    return holding(
-        {"F-RING:int32-bound": slot == INT32_MAX, "F-RING:high-state": slot > 2**30, "F-RING:state-0": state_0}
-    )
+    return {"F-RING:int32-bound": slot == INT32_MAX, "F-RING:high-state": slot > 2**30, "F-RING:state-0": state_0}
 
 
-def _ring(step: Step, row: Row) -> set[str]:
+def _ring(step: Step, row: Row) -> Conditions:
     ring, window = step.config.swa_block_size, step.config.window_size
     first = max(row.start, row.k - ring)
     stored = row.k - first
     decode = not step.is_prompt
-    return holding(
-        {
-            "F-RING:no-wrap": row.k <= ring,
-            "F-RING:wrapped": row.stores and first % ring + stored > ring,
-            "F-RING:second-round": row.k > 2 * ring,
-            "F-RING:overwritten": row.q > ring,
-            "F-RING:exactly-full": row.q == ring,
-            "F-RING:last-slot": row.stores and hits(first, row.k, ring, ring - 1),
-            "F-RING:placeholder": not row.stores,
-            "F-RING:drafts-wrap": decode and row.q > 1 and first % ring + stored > ring,
-            "F-RING:no-draft-room": decode and ring < window + row.q - 1,
-            "F-RING:exact-draft-room": decode and row.q > 1 and ring == window + row.q - 1,
-        }
-    )
+    return {
+        "F-RING:no-wrap": row.k <= ring,
+        "F-RING:wrapped": row.stores and first % ring + stored > ring,
+        "F-RING:second-round": row.k > 2 * ring,
+        "F-RING:overwritten": row.q > ring,
+        "F-RING:exactly-full": row.q == ring,
+        "F-RING:last-slot": row.stores and hits(first, row.k, ring, ring - 1),
+        "F-RING:placeholder": not row.stores,
+        "F-RING:drafts-wrap": decode and row.q > 1 and first % ring + stored > ring,
+        "F-RING:no-draft-room": decode and ring < window + row.q - 1,
+        "F-RING:exact-draft-room": decode and row.q > 1 and ring == window + row.q - 1,
+    }
 
 
-def _plan(step: Step, row: Row) -> set[str]:
+def _plan(step: Step, row: Row) -> Conditions:
     ring, window = step.config.swa_block_size, step.config.window_size
     begin = row.start - window
     padding = max(0, min(max(row.sequence.swa_valid_start, 0) - begin, window))
     loaded = window - padding
-    return holding(
-        {
-            "F-SWAPLAN:no-history": row.start == 0,
-            "F-SWAPLAN:short-history": 0 < row.start < window,
-            "F-SWAPLAN:no-padding": padding == 0,
-            "F-SWAPLAN:partial-by-valid-start": begin >= 0 and 0 < padding < window,
-            "F-SWAPLAN:full-by-valid-start": begin >= 0 and padding == window,
-            "F-SWAPLAN:split": loaded > 0 and (begin + padding) % ring + loaded > ring,
-            "F-SWAPLAN:ends-at-ring-end": loaded > 0 and row.start % ring == 0,
-            "F-SWAPLAN:without-rows": row.q == 0 and loaded > 0,
-            "F-SWAPLAN:later-sequence": row.index > 0 and loaded > 0,
-        }
-    )
+    return {
+        "F-SWAPLAN:no-history": row.start == 0,
+        "F-SWAPLAN:short-history": 0 < row.start < window,
+        "F-SWAPLAN:no-padding": padding == 0,
+        "F-SWAPLAN:partial-by-valid-start": begin >= 0 and 0 < padding < window,
+        "F-SWAPLAN:full-by-valid-start": begin >= 0 and padding == window,
+        "F-SWAPLAN:split": loaded > 0 and (begin + padding) % ring + loaded > ring,
+        "F-SWAPLAN:ends-at-ring-end": loaded > 0 and row.start % ring == 0,
+        "F-SWAPLAN:without-rows": row.q == 0 and loaded > 0,
+        "F-SWAPLAN:later-sequence": row.index > 0 and loaded > 0,
+    }
 
 
-def _pivots(step: Step, row: Row) -> set[str]:
+def _pivots(step: Step, row: Row) -> Conditions:
     window, valid = step.config.window_size, row.sequence.swa_valid_start
     begin = row.start - window
-    return holding(
-        {
-            "F-PIVOT:short-window": row.start + 1 < window,
-            "F-PIVOT:exact-window": row.start < window <= row.k,
-            "F-PIVOT:full-window": row.k > window,
-            "F-PIVOT:inside-chunk": row.start > 0 and row.q >= window,
-            "F-PIVOT:valid-start-unused": 0 < valid <= begin,
-            "F-PIVOT:valid-start-in-history": max(0, begin) < valid < row.start,
-            "F-PIVOT:valid-start-at-chunk": valid == row.start > 0,
-            "F-PIVOT:valid-start-in-chunk": row.start < valid < row.k,
-            "F-PIVOT:valid-start-at-end": valid == row.k,
-            "F-PIVOT:past-row": valid > row.start + 1,
-            "F-PIVOT:past-chunk": valid > row.k,
-            "F-PIVOT:valid-start-wide": valid > INT32_MAX,
-        }
-    )
+    return {
+        "F-PIVOT:short-window": row.start + 1 < window,
+        "F-PIVOT:exact-window": row.start < window <= row.k,
+        "F-PIVOT:full-window": row.k > window,
+        "F-PIVOT:inside-chunk": row.start > 0 and row.q >= window,
+        "F-PIVOT:valid-start-unused": 0 < valid <= begin,
+        "F-PIVOT:valid-start-in-history": max(0, begin) < valid < row.start,
+        "F-PIVOT:valid-start-at-chunk": valid == row.start > 0,
+        "F-PIVOT:valid-start-in-chunk": row.start < valid < row.k,
+        "F-PIVOT:valid-start-at-end": valid == row.k,
+        "F-PIVOT:past-row": valid > row.start + 1,
+        "F-PIVOT:past-chunk": valid > row.k,
+        "F-PIVOT:valid-start-wide": valid > INT32_MAX,
+    }
 
 
-def _decode(step: Step, row: Row) -> set[str]:
+def _decode(step: Step, row: Row) -> Conditions:
     ring, window = step.config.swa_block_size, step.config.window_size
     first_full = max(row.start + 1, window) - window
     begin = max(0, row.start + 1 - window)
     end_of_first = row.start + 1
     last_begin = max(0, row.k - window)
-    return holding(
-        {
-            "F-SWADEC:short": row.start + 1 < window,
-            "F-SWADEC:exact": row.start < window <= row.k,
-            "F-SWADEC:full": row.k > window,
-            "F-SWADEC:wrapped": begin // ring != (end_of_first - 1) // ring
-            or last_begin // ring != (row.k - 1) // ring,
-            "F-SWADEC:from-slot-0": hits(max(first_full, 1), row.k - window + 1, ring, 0),
-            "F-SWADEC:draft": row.q > 1 and row.k > window,
-            "F-SWADEC:valid-start-ignored": row.sequence.swa_valid_start > begin,
-        }
-    )
+    return {
+        "F-SWADEC:short": row.start + 1 < window,
+        "F-SWADEC:exact": row.start < window <= row.k,
+        "F-SWADEC:full": row.k > window,
+        "F-SWADEC:wrapped": begin // ring != (end_of_first - 1) // ring or last_begin // ring != (row.k - 1) // ring,
+        "F-SWADEC:from-slot-0": hits(max(first_full, 1), row.k - window + 1, ring, 0),
+        "F-SWADEC:draft": row.q > 1 and row.k > window,
+        "F-SWADEC:valid-start-ignored": row.sequence.swa_valid_start > begin,
+    }

@@ -145,6 +145,8 @@ def test_a_real_pytest_run_is_counted(tmp_path):
     )
     assert (stage.verdict, stage.reason) == (FAILED, "no test ran on the GPU")
     assert stage.details.skipped == {"no GPU": stage.details.gpu_skipped}
+    lines = [line for line in (tmp_path / "out" / "tests.log").read_text().splitlines() if "no GPU" in line]
+    assert lines == [f"SKIPPED [{stage.details.gpu_skipped}] tests that need one: no GPU"]
 
 
 @pytest.mark.parametrize(

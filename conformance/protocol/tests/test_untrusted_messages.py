@@ -166,7 +166,7 @@ DEEP = b"\x91" * 100_000 + b"\xc0"
         b"\xdb\xff\xff\xff\xff",
         b"\x81" * 50_000,
         body(plain(HELLO) | {"capabilities": plain(HELLO)["capabilities"] | {"paths": ["x"] * 10_000}}),
-        body(plain(RESULT) | {"fields": {str(i): 0 for i in range(5000)}}),
+        body(plain(RESULT) | {"fields": {str(i): 0 for i in range(2**16 + 1)}}),
         body(plain(RESULT) | {"fields": {"k" * 1000: 0}}),
         body({"type": "result", "id": 2**64 - 1, "fields": {}, "buffers": None}),
         body(msgspec.msgpack.Ext(1, b"x" * 100)),

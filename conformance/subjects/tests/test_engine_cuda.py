@@ -35,7 +35,7 @@ def subject():
 def test_without_a_gpu_it_is_one_line_and_exit_code_125() -> None:
     with pytest.raises(SubjectError, match="subject engine-cuda: "):
         load_subject("engine-cuda")
-    result = CliRunner().invoke(app, ["check", "--subject", "engine-cuda", "--examples", "0"])
+    result = CliRunner().invoke(app, ["check", "--subject", "engine-cuda", "--examples", "0", "--in-process"])
     assert result.exit_code == exits.NO_SUBJECT
     assert result.stderr.count("\n") == 1
 

@@ -65,6 +65,12 @@ class Takes(Decode):
         return super().build(dataclasses.replace(request, sequences=sequences))
 '''
 
+FEW_REPLAYS = """
+from inputmeta.conformance.campaign import judging
+judging.TIMES = 2
+"""
+"""A plugin for pytest: failures are replayed twice, not five times, where each replay is a process that dies."""
+
 
 @dataclass(frozen=True)
 class Ended:
@@ -90,6 +96,7 @@ def suite(tmp_path_factory: pytest.TempPathFactory):
         save_case(load_case(bundled_corpus() / f"{name}.json"), corpus / f"{name}.json")
     subjects = tmp_path_factory.mktemp("subjects")
     (subjects / "user_subjects.py").write_text(SUBJECTS)
+    (subjects / "few_replays.py").write_text(FEW_REPLAYS)
 
     def run(subject: str, *arguments: str, isolated: bool = False, at: Path | None = None) -> Ended:
         at = at or tmp_path_factory.mktemp("empty")
@@ -208,7 +215,7 @@ def test_a_run_in_which_nothing_ran_fails(suite, arguments: tuple[str, ...]) -> 
 
 
 def test_nothing_ran_fails_with_workers_too(suite) -> None:
-    ended = suite("user_subjects:Nothing", "-n", "2")
+    ended = suite("user_subjects:Nothing", "-n", "1")
     assert ended.code == 1
     assert "FAILED nothing ran" in ended.output
 
@@ -220,7 +227,7 @@ def test_an_accepted_batch_fails_the_refusal_of_its_precondition(suite) -> None:
 
 
 def test_a_subject_that_dies_costs_one_test_not_the_run(suite) -> None:
-    ended = suite("user_subjects:Dies", "-k", "test_answer or test_field", isolated=True)
+    ended = suite("user_subjects:Dies", "-p", "few_replays", "-k", "test_answer or test_field", isolated=True)
     assert ended.code == 1
     assert "answer[decode]" in ended.failing()
     text = ended.texts["inputmeta.conformance.suite.test_generated.test_answer[decode]"]
@@ -235,7 +242,7 @@ def test_a_subject_that_dies_costs_one_test_not_the_run(suite) -> None:
 def test_known_failures_are_expected(suite, tmp_path: Path) -> None:
     file = tmp_path / "known.txt"
     file.write_text(f"{SIGNATURE} – one late – #7\n{ids(CASES[0])[0]} – the same – #7\n", encoding="utf-8")
-    ended = suite(WRONG, f"--known-failures={file}", "-n", "2")
+    ended = suite(WRONG, f"--known-failures={file}")
     assert ended.code == 0, ended.output
     assert "2 known" in ended.output
     assert ended.results[FIELD] == "skipped"
@@ -246,7 +253,7 @@ def test_entries_that_no_longer_fail_fail_the_run(suite, tmp_path: Path) -> None
     passing, _, _ = ids(*CASES)
     file = tmp_path / "known.txt"
     file.write_text(f"{passing} – fixed – #7\n{SIGNATURE} – fixed – #8\n{'0' * 16} – gone – #9\n", encoding="utf-8")
-    ended = suite("user_subjects:Decode", f"--known-failures={file}", "-n", "2")
+    ended = suite("user_subjects:Decode", f"--known-failures={file}", "-n", "1")
     assert ended.code == 1
     assert ended.failing() == {f"case[{passing}]"}
     assert "[XPASS(strict)]" in "".join(ended.texts.values())
@@ -276,21 +283,21 @@ def test_tests_are_found_by_formula_and_tag(suite) -> None:
         ((), 4, "the suite needs something to test: --subject or --subject-command"),
     ],
 )
-def test_what_cannot_run_is_said_in_one_line(tmp_path: Path, arguments: tuple[str, ...], code: int, says: str) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-p",
-        "no:cacheprovider",
-        "--pyargs",
-        "inputmeta.conformance.suite",
-        *arguments,
-    ]
-    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
-    assert ended.returncode == code, ended.stdout
-    assert says in ended.stdout + ended.stderr
-    assert "Traceback" not in ended.stdout + ended.stderr
+def test_what_cannot_run_is_said_in_one_line(  # noqa: PLR0917
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...],
+    code: int,
+    says: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    plugins = ("-p", "no:cacheprovider", "-p", "no:faulthandler")
+    ended = pytest.main([*plugins, "--pyargs", "inputmeta.conformance.suite", *arguments])
+    output = "".join(capfd.readouterr())
+    assert ended == code, output
+    assert says in output
+    assert "Traceback" not in output
 
 
 def test_our_own_run_leaves_the_suite_out_and_the_plugin_imports_pytest_alone(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_generated_batches_of_real_constants(subject, path):
 )
 def test_a_replayed_trace(subject, changes):
     result = replay_trace(conversations(25, seed=4), replace(SMALL, **changes), subject)
-    assert result.failures == []
+    assert not result.failures
     assert result.passed
     assert result.rows_compared == result.rows_built
 
