@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from inputmeta.oracle import Int32Error, MetadataConfig, SequenceMetadata, expected_fields, violations
@@ -109,8 +109,7 @@ def test_extremes_of_indices_that_small_batches_cannot_bring_near_the_bound(data
     """Totals, pivots and mirror indices: the formula against all ranks' cells."""
     batch_config = data.draw(configs(cp_size=data.draw(st.sampled_from((1, 2, 3, 8)))))
     batch = data.draw(sequences_of("prompt"))
-    if sum(one.seqlen_q for one in batch) == 0:
-        return
+    assume(sum(one.seqlen_q for one in batch) > 0)
     ranks = [
         build("prompt", replace(batch_config, cp_rank=rank), batch, expand=()) for rank in range(batch_config.cp_size)
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from inputmeta.oracle import EXPANSIONS, expected_fields
@@ -32,8 +32,7 @@ def test_ranks_together_rebuild_the_full_layout(cp_size, data):
     alone = expected_fields("prompt", replace(batch_config, cp_size=1), batch)
     ranks = all_ranks(batch_config, batch, expand=EXPANSIONS)
     reverse = cells(ranks[0], "mirror_cp_reverse_index")
-    if cells(alone, "total_q") == [0]:
-        return
+    assume(cells(alone, "total_q") != [0])
     for key, field in ranks[0].items():
         if not field.field.mirrored:
             continue
@@ -84,8 +83,7 @@ def test_mirrored_compact_rows_keep_their_key_ranges(cp_size, data):
     batch_config = data.draw(configs(cp_size=cp_size, yoco_mode="compact", sparse_ratios=(4,)))
     batch = data.draw(sequences_of("prompt"))
     ranks = all_ranks(batch_config, batch)
-    if cells(ranks[0], "total_q") == [0]:
-        return
+    assume(cells(ranks[0], "total_q") != [0])
     alone = expected_fields("prompt", replace(batch_config, cp_size=1), batch)
     kept = cells(ranks[0], "yoco_consumer_query_indices")
     reverse = cells(ranks[0], "yoco_consumer_mirror_cp_reverse_index")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from inputmeta.oracle import expected_fields
@@ -55,14 +55,13 @@ def test_chosen_rows_are_the_full_build_restricted(path, data):
 def test_split_chunk_is_the_whole_chunk(data):
     """Rows of a chunk do not depend on where it was cut; what is stored in the end is the same."""
     batch_config = data.draw(configs(yoco_mode="off", cp_size=1, dense_ratios=(2,), sparse_ratios=(4,)))
-    whole = next(one for one in data.draw(sequences_of("prompt")) if True)
+    whole = data.draw(sequences_of("prompt"))[0]
     start = whole.seqlen_k - whole.seqlen_q
     cut = data.draw(st.integers(start, whole.seqlen_k))
     first = replace(whole, seqlen_q=cut - start, seqlen_k=cut)
     second = replace(whole, seqlen_q=whole.seqlen_k - cut)
     parts = [part for part in (first, second) if part.seqlen_q > 0]
-    if not parts:
-        return
+    assume(parts)
     one = expected_fields("prompt", batch_config, [whole])
     two = [expected_fields("prompt", batch_config, [part]) for part in parts]
     for key in BY_QUERY:
@@ -108,8 +107,7 @@ def test_permuted_batch_is_permuted_rows(path, data):
     other = expected_fields(path, batch_config, [batch[index] for index in order])
     cu = prefix_sums(sequence.seqlen_q for sequence in batch)
     rows = [row for index in order for row in range(cu[index], cu[index + 1])]
-    if not rows:
-        return
+    assume(rows)
     names = {"query_indices", "kv_ca_index_offset_len", "ks", "ke", "kv_swa_full_index_pivots", "kv_swa_full_index"}
     placed = names | {"yoco_mask_swa_index_pivots", *(["kv_ca_index"] if path == "prompt" else [])}
     for key, field in one.items():
@@ -126,8 +124,7 @@ def test_mask_and_compact_show_the_same_positions(data):
     batch = data.draw(sequences_of("prompt"))
     mask = expected_fields("prompt", masked, batch)
     compact = expected_fields("prompt", compacted, batch)
-    if cells(mask, "total_q") == [0]:
-        return
+    assume(cells(mask, "total_q") != [0])
     starts = [one.seqlen_k - one.seqlen_q for one in batch]
     window = masked.window_size
     sec2 = len(batch) * window
@@ -155,8 +152,7 @@ def test_pivots_are_the_window_as_defined(data):
     batch_config = data.draw(configs(yoco_mode="off", cp_size=1))
     batch = data.draw(sequences_of("prompt"))
     fields = expected_fields("prompt", batch_config, batch)
-    if cells(fields, "total_q") == [0]:
-        return
+    assume(cells(fields, "total_q") != [0])
     window = batch_config.window_size
     cu = cells(fields, "cu_seqlens_q")
     starts = [one.seqlen_k - one.seqlen_q for one in batch]
