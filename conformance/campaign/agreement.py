@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from inputmeta.conformance.campaign.failures import case_size
+from inputmeta.conformance.cases.files import case_size
 from inputmeta.conformance.cases.model import Case
 from inputmeta.conformance.cases.request import Request, step_request
 from inputmeta.conformance.check.compare import Wanted, form_problem

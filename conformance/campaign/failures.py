@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import msgspec
-
 from inputmeta.conformance.campaign.session import NO_MARK, Mark
+from inputmeta.conformance.cases.files import case_size
 from inputmeta.conformance.cases.model import Case
 from inputmeta.conformance.check.verdicts import Finding
 
@@ -50,8 +49,3 @@ class Failures(dict[str, Failure]):
     def by_size(self) -> list[Failure]:
         """The smallest case first."""
         return sorted(self.values(), key=lambda failure: failure.size)
-
-
-def case_size(case: Case) -> tuple[int, int]:
-    """Sequences over all steps, and bytes of compact JSON."""
-    return sum(len(step) for step in case.steps), len(msgspec.json.encode(case))

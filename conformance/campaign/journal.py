@@ -22,7 +22,7 @@ from typing import Annotated
 
 import msgspec
 
-from inputmeta.conformance.cases.files import MAX_FILE_BYTES, CaseError, decode_case
+from inputmeta.conformance.cases.files import MAX_FILE_BYTES, CaseError, case_size, decode_case
 from inputmeta.conformance.cases.model import Case, Origin, Text
 from inputmeta.conformance.cases.request import store_case
 from inputmeta.conformance.version import VERSION
@@ -186,7 +186,7 @@ def left_behind(lines: Iterator[bytes]) -> list[Case]:
             last = entry.case
         elif last is not None:
             known = failed.get(entry.signature)
-            if known is None or len(msgspec.json.encode(last)) < len(msgspec.json.encode(known)):
+            if known is None or case_size(last) < case_size(known):
                 failed[entry.signature] = last
     kept = [titled(case, f"interrupted run: {signature}") for signature, case in failed.items()]
     if last is not None and last not in failed.values():

@@ -209,6 +209,11 @@ def case_id(case: Case) -> str:
     return hashlib.sha256(msgspec.json.encode(meaning, order="deterministic")).hexdigest()[:16]
 
 
+def case_size(case: Case) -> tuple[int, int]:
+    """Sequences over all steps, and bytes of compact JSON."""
+    return sum(len(step) for step in case.steps), len(msgspec.json.encode(case))
+
+
 def format_case(case: Case) -> str:
     """Canonical JSON text: keys in declaration order, defaults left out, one line a field, newline at the end."""
     return _layout(msgspec.to_builtins(case), "") + "\n"

@@ -14,12 +14,12 @@ import msgspec
 import pytest
 
 from inputmeta.conformance.campaign.examine import AFTER_EARLIER, DETERMINISTIC, Examiner, with_steps
-from inputmeta.conformance.campaign.failures import Failure, case_size
+from inputmeta.conformance.campaign.failures import Failure
 from inputmeta.conformance.campaign.fuzz import Campaign, fuzz
 from inputmeta.conformance.campaign.journal import Journal, recover
 from inputmeta.conformance.campaign.reduce import shortest
 from inputmeta.conformance.campaign.session import Session
-from inputmeta.conformance.cases.files import load_case
+from inputmeta.conformance.cases.files import case_size, load_case
 from inputmeta.conformance.cases.model import Case
 from inputmeta.conformance.check.runner import run_case
 from inputmeta.conformance.check.verdicts import Verdict

@@ -36,15 +36,15 @@ def decode_builder(tmp_path_factory):
 
 
 @pytest.fixture
-def target(request, door):
-    if door == "cpp":
+def target(request, transport):
+    if transport == "cpp":
         return Target(command=request.getfixturevalue("decode_builder"))
-    if door == "json":
+    if transport == "json":
         return Target(command=f"{sys.executable} {EXAMPLES / 'json_program.py'}", json=True)
-    return Target(subject=f"inputmeta.conformance.examples.{door}")
+    return Target(subject=f"inputmeta.conformance.examples.{transport}")
 
 
-DOORS = (
+TRANSPORTS = (
     "cpp",
     "json",
     "callable_subject:build",
@@ -53,7 +53,7 @@ DOORS = (
 )
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("transport", TRANSPORTS)
 def test_an_example_passes_every_check(target):
     def start():
         worker = target.start()
@@ -64,7 +64,7 @@ def test_an_example_passes_every_check(target):
     assert not [(result.name, result.problems) for result in results if result.problems]
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("transport", TRANSPORTS)
 def test_an_example_conforms(target):
     with target.open() as subject:
         ran = 0

@@ -12,9 +12,9 @@ import msgspec
 import pytest
 
 from inputmeta.conformance import exits
-from inputmeta.conformance.campaign.failures import case_size
 from inputmeta.conformance.campaign.session import Session
 from inputmeta.conformance.cases.corpus import BUG_CLASSES, bundled_corpus, load_corpus
+from inputmeta.conformance.cases.files import case_size
 from inputmeta.conformance.cases.model import Case
 from inputmeta.conformance.check.verdicts import Verdict
 from inputmeta.conformance.mutants import MUTANTS, Mutant
