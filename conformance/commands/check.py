@@ -13,25 +13,16 @@ from inputmeta.conformance.campaign.fuzz import fuzz
 from inputmeta.conformance.campaign.generated import ROUND_EXAMPLES, claimed_paths, profile_for
 from inputmeta.conformance.campaign.judging import Run, opened, run_cases
 from inputmeta.conformance.cases.corpus import bundled_corpus, load_corpus
+from inputmeta.conformance.commands import options
 from inputmeta.conformance.commands.campaign_text import Detail, conclude, coverage_text, show_on, summary
-from inputmeta.conformance.commands.options import (
-    SAVE_DIR,
-    KnownOption,
-    PathOption,
-    SaveDirOption,
-    WriteKnownOption,
-    command_app,
-    known_in,
-    with_target,
-)
 from inputmeta.conformance.console import progress, say
 from inputmeta.conformance.workers.target import Target
 
-app = command_app()
+app = options.command_app()
 
 
 @app.command()
-@with_target()
+@options.with_target()
 def check(
     target: Target,
     corpus: Annotated[
@@ -39,11 +30,11 @@ def check(
     ] = None,
     examples: Annotated[int, typer.Option(min=0, help="generated cases, rounded up to hundreds")] = 1000,
     seed: Annotated[int, typer.Option(min=0, help="of the generated cases")] = 0,
-    path: PathOption = None,
+    path: options.PathOption = None,
     coverage: Annotated[bool, typer.Option("--coverage", help="print how often each feature was visited")] = False,
-    save_dir: SaveDirOption = SAVE_DIR,
-    known_failures: KnownOption = None,
-    write_known_failures: WriteKnownOption = None,
+    save_dir: options.SaveDirOption = options.SAVE_DIR,
+    known_failures: options.KnownOption = None,
+    write_known_failures: options.WriteKnownOption = None,
 ) -> None:
     """Run the corpus, then generated cases: the same ones for the same seed. For CI.
 
@@ -51,7 +42,7 @@ def check(
 
     Example: `inputmeta check --subject my_engine.adapter:build --known-failures known.txt`
     """
-    with opened(target, save_dir, known_in(known_failures)) as run:
+    with opened(target, save_dir, options.known_in(known_failures)) as run:
         code = run_check(run, corpus or [bundled_corpus()], examples=examples, seed=seed, paths=path, coverage=coverage)
         run.finish(write_known_failures)
     raise typer.Exit(code)

@@ -20,16 +20,7 @@ from inputmeta.conformance.cases.model import Case, Origin
 from inputmeta.conformance.cases.request import store_case
 from inputmeta.conformance.check.report import locate
 from inputmeta.conformance.check.verdicts import Cell
-from inputmeta.conformance.commands.options import (
-    SAVE_DIR,
-    InProcessOption,
-    JsonOption,
-    MemoryOption,
-    SaveDirOption,
-    TimeoutOption,
-    command_app,
-    one_line_errors,
-)
+from inputmeta.conformance.commands import options
 from inputmeta.conformance.console import fail, plain_text, progress, say
 from inputmeta.conformance.generate import Profile
 from inputmeta.conformance.subjects import Subject
@@ -40,7 +31,7 @@ MAX_TITLE = 4000
 """Characters of a case's title."""
 
 
-app = command_app()
+app = options.command_app()
 
 
 @app.command()
@@ -50,13 +41,13 @@ def compare(
     command: Annotated[
         list[str] | None, typer.Option("--subject-command", help="a program that speaks the protocol; may be repeated")
     ] = None,
-    json: JsonOption = False,
+    json: options.JsonOption = False,
     seed: Annotated[int, typer.Option(min=0, help="of the generated cases")] = 0,
     count: Annotated[int, typer.Option("--cases", min=1, help="how many cases to generate")] = 300,
-    save_dir: SaveDirOption = SAVE_DIR,
-    in_process: InProcessOption = False,
-    timeout: TimeoutOption = TIMEOUT,
-    memory_limit: MemoryOption = MEMORY_LIMIT,
+    save_dir: options.SaveDirOption = options.SAVE_DIR,
+    in_process: options.InProcessOption = False,
+    timeout: options.TimeoutOption = TIMEOUT,
+    memory_limit: options.MemoryOption = MEMORY_LIMIT,
 ) -> None:
     """Say who agrees with whom, field by field: the oracle and every subject on the same cases.
 
@@ -71,7 +62,7 @@ def compare(
     targets += [Target("", words, json, False, timeout, memory_limit) for words in command or []]
     if not targets:
         raise fail("nothing to compare: give --subject or --subject-command, once for each")
-    with one_line_errors(), ExitStack() as stack:
+    with options.one_line_errors(), ExitStack() as stack:
         agreement = Agreement(labelled([stack.enter_context(target.open()) for target in targets]))
         run(agreement, cases or [], seed, count)
         conclude(
@@ -123,7 +114,7 @@ def run(agreement: Agreement, files: Sequence[Path], seed: int, count: int) -> N
         for_each_case(profile, seed, count, use)
 
 
-def conclude(agreement: Agreement, options: str, save_dir: Path, found_by: str) -> None:
+def conclude(agreement: Agreement, targets: str, save_dir: Path, found_by: str) -> None:
     """Print who agrees with whom, and for each way in which they do not the smallest case, which is saved."""
     answers = sum(tally.counts.total() for tally in agreement.fields.values())
     say(f"compare {', '.join(agreement.parties)}: {agreement.cases} cases, {answers} answers")
@@ -133,7 +124,7 @@ def conclude(agreement: Agreement, options: str, save_dir: Path, found_by: str) 
         say(line)
     for name, tally in agreement.fields.items():
         if tally.examples:
-            say("\n" + "\n".join(field_lines(name, tally, options, save_dir, found_by)))
+            say("\n" + "\n".join(field_lines(name, tally, targets, save_dir, found_by)))
 
 
 def pair_lines(agreement: Agreement) -> Iterator[str]:
@@ -156,7 +147,7 @@ def grouping(groups: Groups) -> str:
     return " | ".join(" = ".join(group) for group in groups)
 
 
-def field_lines(name: str, tally: Tally, options: str, save_dir: Path, found_by: str) -> Iterator[str]:
+def field_lines(name: str, tally: Tally, targets: str, save_dir: Path, found_by: str) -> Iterator[str]:
     """One field on which not all agree: how often who did, then the smallest case of each way in which they do not."""
     yield f"{name}  {oracle.FIELDS[name].formula}" if name in oracle.FIELDS else name
     for groups, count in tally.counts.most_common():
@@ -167,7 +158,7 @@ def field_lines(name: str, tally: Tally, options: str, save_dir: Path, found_by:
             title = plain_text(f"{example.key}: {grouping(groups)}")[:MAX_TITLE]
             origin = Origin(found_by=found_by, version=VERSION)
             path = store_case(msgspec.structs.replace(example.case, title=title, origin=origin), save_dir)
-            yield f"    again  inputmeta compare {path} {options}"
+            yield f"    again  inputmeta compare {path} {targets}"
 
 
 def example_lines(groups: Groups, example: Example) -> Iterator[str]:

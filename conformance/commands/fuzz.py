@@ -13,34 +13,25 @@ from inputmeta.conformance import exits
 from inputmeta.conformance.campaign.fuzz import fuzz as run_campaign
 from inputmeta.conformance.campaign.generated import claimed_paths, profile_for
 from inputmeta.conformance.campaign.judging import Run, opened
+from inputmeta.conformance.commands import options
 from inputmeta.conformance.commands.campaign_text import Detail, conclude, coverage_text, show_on, summary
-from inputmeta.conformance.commands.options import (
-    SAVE_DIR,
-    KnownOption,
-    PathOption,
-    SaveDirOption,
-    WriteKnownOption,
-    command_app,
-    known_in,
-    with_target,
-)
 from inputmeta.conformance.console import notice, progress, say
 from inputmeta.conformance.workers.target import Target
 
-app = command_app()
+app = options.command_app()
 
 
 @app.command()
-@with_target()
+@options.with_target()
 def fuzz(
     target: Target,
     seconds: Annotated[float, typer.Option(min=0, help="how long to generate; shrinking may add 45 s")] = 60.0,
     seed: Annotated[int | None, typer.Option(min=0, help="printed; drawn if left out")] = None,
-    path: PathOption = None,
-    save_dir: SaveDirOption = SAVE_DIR,
+    path: options.PathOption = None,
+    save_dir: options.SaveDirOption = options.SAVE_DIR,
     coverage: Annotated[bool, typer.Option("--coverage", help="print every feature, not a line a formula")] = False,
-    known_failures: KnownOption = None,
-    write_known_failures: WriteKnownOption = None,
+    known_failures: options.KnownOption = None,
+    write_known_failures: options.WriteKnownOption = None,
 ) -> None:
     """Generate batches until the time is up or the subject differs from the oracle.
 
@@ -51,7 +42,7 @@ def fuzz(
     Example: `inputmeta fuzz --subject my_engine.adapter:build --seconds 20 --seed 1`
     """
     chosen = secrets.randbelow(2**31) if seed is None else seed
-    with opened(target, save_dir, known_in(known_failures)) as run:
+    with opened(target, save_dir, options.known_in(known_failures)) as run:
         code = run_fuzz(run, seconds, chosen, path, full_coverage=coverage)
         run.finish(write_known_failures)
     raise typer.Exit(code)

@@ -14,30 +14,23 @@ from inputmeta.conformance.cases.files import load_case
 from inputmeta.conformance.cases.model import Case
 from inputmeta.conformance.cases.request import step_request
 from inputmeta.conformance.check.runner import Outcome
-from inputmeta.conformance.commands.options import (
-    SAVE_DIR,
-    KnownOption,
-    WriteKnownOption,
-    command_app,
-    known_in,
-    with_target,
-)
+from inputmeta.conformance.commands import options
 from inputmeta.conformance.console import notice, say
 from inputmeta.conformance.workers.target import Target
 
-app = command_app()
+app = options.command_app()
 
 
 @app.command()
-@with_target()
+@options.with_target()
 def replay(
     target: Target,
     cases: Annotated[list[Path], typer.Argument(metavar="CASE…", help="case files")],
     valid: Annotated[
         bool, typer.Option("--valid", help="a case that breaks a precondition is an error, exit code 3")
     ] = False,
-    known_failures: KnownOption = None,
-    write_known_failures: WriteKnownOption = None,
+    known_failures: options.KnownOption = None,
+    write_known_failures: options.WriteKnownOption = None,
 ) -> None:
     """Run case files, in order and in one worker, and describe every difference. Fits `git bisect run`.
 
@@ -48,11 +41,11 @@ def replay(
     """
     # Read before the first is run, so that a bad file costs nothing.
     loaded = [(path, load_case(path)) for path in cases]
-    known = known_in(known_failures)
+    known = options.known_in(known_failures)
     if valid and tell_broken(loaded):
         raise typer.Exit(exits.REFUSED)
     with target.open() as tested:
-        run = Run(Session(tested), target, SAVE_DIR, known)
+        run = Run(Session(tested), target, options.SAVE_DIR, known)
         code = run_files(run, loaded)
     run.finish(write_known_failures)
     raise typer.Exit(code)

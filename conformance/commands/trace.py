@@ -14,12 +14,7 @@ from inputmeta.conformance.campaign.judging import Run
 from inputmeta.conformance.campaign.session import Session
 from inputmeta.conformance.campaign.trace import TraceResult, replay_trace
 from inputmeta.conformance.cases.request import store_case
-from inputmeta.conformance.commands.options import (
-    SAVE_DIR,
-    SaveDirOption,
-    command_app,
-    with_target,
-)
+from inputmeta.conformance.commands import options
 from inputmeta.conformance.commands.trace_progress import TraceProgress, summary_lines
 from inputmeta.conformance.console import fail, say
 from inputmeta.conformance.trace import TraceError, TraceOptions, count_requests, read_trace
@@ -36,11 +31,11 @@ class YocoMode(StrEnum):
     COMPACT = "compact"
 
 
-app = command_app()
+app = options.command_app()
 
 
 @app.command()
-@with_target(in_process=True)
+@options.with_target(in_process=True)
 def trace(
     target: Target,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="request trace, one JSON object a line (Mooncake)")],
@@ -57,7 +52,7 @@ def trace(
     yoco: Annotated[YocoMode, typer.Option(help="prefill truncation")] = YocoMode.OFF,
     keep: Annotated[int, typer.Option(min=0, help="tokens truncation keeps")] = DEFAULTS.yoco_prefill_keep_tokens,
     save_case: Annotated[int | None, typer.Option(min=0, metavar="STEP", help="save this step as a case file")] = None,
-    save_dir: SaveDirOption = SAVE_DIR,
+    save_dir: options.SaveDirOption = options.SAVE_DIR,
 ) -> None:
     """Replay a request trace through a continuous-batching scheduler, every step checked against the oracle.
 
@@ -71,7 +66,7 @@ def trace(
 
     """
     try:
-        options = TraceOptions(
+        chosen = TraceOptions(
             seed=seed,
             limit=limit,
             rows=parse_rows(rows),
@@ -90,7 +85,7 @@ def trace(
             lines = count_requests(file)
             total = lines if limit is None else min(lines, limit)
             with TraceProgress(total) as progress:
-                result = replay_trace(read_trace(file), options, tested, progress, save_case=save_case)
+                result = replay_trace(read_trace(file), chosen, tested, progress, save_case=save_case)
             say("\n".join(summary_lines(result)))
             # A case holds one step, which a worker can be sent.
             run = Run(Session(tested), replace(target, in_process=False), save_dir)
