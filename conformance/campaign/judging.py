@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -152,8 +153,8 @@ def titled(examined: Examined, subject: str, origin: Origin) -> Case:
 
 
 def replay_command(files: Sequence[Path], target: Target) -> str:
-    """The command that runs case files, in order, in one worker."""
-    return f"inputmeta replay {' '.join(map(str, files))} {target.options}"
+    """The command that runs case files, in order, in one worker, quoted as for a shell and on one line."""
+    return f"inputmeta replay {' '.join(plain_text(shlex.quote(str(file))) for file in files)} {target.options}"
 
 
 @dataclass
@@ -216,10 +217,10 @@ def report_findings(run: Run, file: Path | None, case: Case, outcome: Outcome, *
     for finding in outcome.findings:
         told = run.judge(Failure.seen(finding, case, mark), file=file, examine=examine)
         if isinstance(told, Known):
-            say(f"{told} ({file})" if file is not None else str(told))
+            say(f"{told} ({plain_text(str(file))})" if file is not None else str(told))
             continue
         if not new and examine and file is not None:
-            say(f"{file.name}: {case.title}")
+            say(f"{plain_text(file.name)}: {case.title}")
         say(str(told))
         new.append(finding.signature)
     return new

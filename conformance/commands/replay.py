@@ -15,7 +15,7 @@ from inputmeta.conformance.cases.model import Case
 from inputmeta.conformance.cases.request import step_request
 from inputmeta.conformance.check.runner import Outcome
 from inputmeta.conformance.commands import options
-from inputmeta.conformance.console import notice, say
+from inputmeta.conformance.console import notice, plain_text, say
 from inputmeta.conformance.workers.target import Target
 
 app = options.command_app()
@@ -67,7 +67,8 @@ def tell_broken(loaded: list[tuple[Path, Case]]) -> bool:
 def run_files(run: Run, loaded: list[tuple[Path, Case]]) -> int:
     """Run case files in order, a line or a description for each; returns the exit code."""
 
-    def tell(path: Path | None, _case: Case, outcome: Outcome) -> None:
+    def tell(file: Path | None, _case: Case, outcome: Outcome) -> None:
+        path = plain_text(str(file))  # a name may hold what would be a line of its own
         if not outcome.ran:
             say(f"UNSUPPORTED {path}: {run.subject.name} does not claim {', '.join(sorted(outcome.unsupported))}")
         elif not outcome.findings:

@@ -1,6 +1,7 @@
 """What first users stumble over: options that exclude each other, refusals that pass, folders of their own."""
 
 import json
+import shlex
 import sys
 from pathlib import Path
 
@@ -137,3 +138,17 @@ def test_hundreds_of_ratios_are_no_crash_of_the_subject(tmp_path: Path) -> None:
     wide.write_text(json.dumps(body))
     ended = run("replay", wide, "--subject", "oracle", "--valid")
     assert ended.exit_code == exits.CONFORMS, ended.output
+
+
+def test_a_name_of_a_file_is_quoted_and_stays_on_its_line(tmp_path: Path) -> None:
+    source = case("f-pos*.json").read_bytes()
+    spaced, forging = tmp_path / "a b;c.json", tmp_path / "x\nPASS everything.json"
+    for path in (spaced, forging):
+        path.write_bytes(source)
+    wrong = run("replay", spaced, "--subject", "mutant:F-POS.one-late", "--in-process")
+    (line,) = {line.strip() for line in wrong.output.splitlines() if "inputmeta replay" in line}
+    assert shlex.split(line)[:4] == ["replay", "inputmeta", "replay", str(spaced)]
+    right = run("replay", forging, "--subject", "oracle", "--in-process")
+    assert [line.startswith(f"PASS {tmp_path}") for line in right.output.splitlines()] == [True]
+    forged = run("check", "--subject", "mutant:F-POS.one-late", "--in-process", "--examples", 0, "--corpus", tmp_path)
+    assert not any(line.startswith("PASS everything") for line in forged.output.splitlines())
