@@ -129,9 +129,14 @@ def _check_size(case: Case) -> None:
     for what, size, most in (("steps", len(case.steps), MAX_STEPS), ("sequences", sequences, MAX_SEQUENCES)):
         if size > most:
             raise CaseError(f"at $.steps: {size} {what}; a case has at most {most}")
-    cells = sum(step_cells(case, step) for step in case.steps)
+    cells = case_cells(case)
     if cells > MAX_CELLS:
         raise CaseError(f"at $.steps: its fields have about {cells} cells; a case has at most {MAX_CELLS}")
+
+
+def case_cells(case: Case) -> int:
+    """Cells that the fields of a case have, about, over its steps."""
+    return sum(step_cells(case, step) for step in case.steps)
 
 
 def step_cells(case: Case, step: tuple[Sequence, ...]) -> int:

@@ -16,6 +16,7 @@ from inputmeta.conformance import exits
 from inputmeta.conformance.console import notice, say
 from inputmeta.conformance.version import VERSION
 
+HELP_NAMES = {"help_option_names": ["-h", "--help"]}
 COMMANDS = {
     "fuzz": "Generate batches until the time is up or the subject differs from the oracle.",
     "check": "Run the corpus, then generated cases: the same ones for the same seed.",
@@ -80,7 +81,7 @@ def print_version(asked: bool) -> None:
 
 
 @app.callback(
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=HELP_NAMES,
     help=f"""Differential conformance tests for the input metadata of LLM inference engines.
 
 A *subject* builds the integer tensors of a batch; the oracle says what every defined cell must be. Subjects: `engine`

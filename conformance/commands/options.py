@@ -15,6 +15,7 @@ import typer
 from inputmeta.conformance import exits
 from inputmeta.conformance.campaign.known import KnownFailures, KnownFailuresError
 from inputmeta.conformance.cases.files import CaseError
+from inputmeta.conformance.commands.main import HELP_NAMES
 from inputmeta.conformance.console import fail
 from inputmeta.conformance.subjects import SubjectError
 from inputmeta.conformance.workers import target
@@ -54,7 +55,6 @@ WriteKnownOption = Annotated[
 ]
 SaveDirOption = Annotated[Path, typer.Option(help="where failing cases and the journal are")]
 
-HELP_NAMES = {"help_option_names": ["-h", "--help"]}
 SAVE_DIR = Path("inputmeta-failures")
 
 

@@ -60,7 +60,6 @@ def check_subject(
     One line a check: `ok`, `FAILED` with what was found, or `skipped` with the reason. Exit code 1 if one failed.
 
     Example: `inputmeta subject check --subject-command './my_builder --fast'`
-
     """
     from inputmeta.conformance.workers.contract import run_checks, sending  # noqa: PLC0415 - brings the oracle's batches along
 

@@ -19,7 +19,6 @@ from inputmeta.conformance.campaign.fuzz import fuzz
 from inputmeta.conformance.campaign.generated import ROUND_EXAMPLES, for_each_case, profile_for
 from inputmeta.conformance.campaign.known import KnownFailure, KnownFailures
 from inputmeta.conformance.cases.model import Case, Origin
-from inputmeta.conformance.cases.request import step_request
 from inputmeta.conformance.check.runner import Outcome
 from inputmeta.conformance.check.verdicts import Finding, Verdict, field_name
 from inputmeta.conformance.generate import Profile
@@ -77,7 +76,7 @@ class PathResults:
         outcome = session.run(case)
         if not outcome.ran:
             return
-        broken = self._broken(case)
+        broken = broken_steps(case, outcome)
         self._count(case, outcome, broken)
         for finding in outcome.findings:
             self._note(unit_of(finding, broken), finding, case)
@@ -91,15 +90,6 @@ class PathResults:
         if finding.signature not in group:
             group[finding.signature] = Seen(self.setup.run.known.match(finding, case))
         group[finding.signature].cases += 1
-
-    def _broken(self, case: Case) -> dict[int, str]:
-        """Steps that the subject has to refuse, with the precondition that the case was made to break."""
-        conditions = [tag.removeprefix("invalid:") for tag in case.tags if tag.startswith("invalid:")]
-        if not conditions:
-            return {}
-        in_place = self.setup.run.subject.capabilities.in_place
-        steps = range(len(case.steps))
-        return {i: conditions[0] for i in steps if step_request(case, i, in_place=in_place).violations()}
 
     def _count(self, case: Case, outcome: Outcome, broken: dict[int, str]) -> None:
         """Count the units that a case checked. A batch without an answer has no field that was compared."""
@@ -154,6 +144,12 @@ class PathResults:
                 break
             found.update(campaign.failures)
         return found
+
+
+def broken_steps(case: Case, outcome: Outcome) -> dict[int, str]:
+    """Steps that the subject had to refuse, with the precondition that the case was made to break."""
+    conditions = [tag.removeprefix("invalid:") for tag in case.tags if tag.startswith("invalid:")]
+    return {index: conditions[0] for index in outcome.broken} if conditions else {}
 
 
 def narrowed(case: Case) -> Case | None:
