@@ -85,7 +85,7 @@ class Examiner:
         return flaky(found or failure.finding, failure.case, replays.fresh, self.times, str(replays))
 
     def replays(self, case: Case, signature: str) -> tuple[Replays, Finding | None]:
-        """Run a case several times in fresh workers and in one; the last finding of the signature goes with the counts.
+        """Run a case several times in fresh workers and in one; counts, and the first finding of the signature.
 
         The first run of a hang has the full time-out, the others the short one: they only repeat what it found.
         """
@@ -93,7 +93,7 @@ class Examiner:
         for index in range(self.times):
             again = self._fails([], case, signature, hurry=index > 0)
             fresh += again is not None
-            found = again or found
+            found = found or again
             if again is None and index == 0 and signature.startswith(Verdict.HANG):
                 break  # slow, not hanging
         warm = 0

@@ -2,7 +2,8 @@
 
 Whatever a worker does instead of answering (dies, hangs, grows, writes nonsense) is one SubjectFailure, raised by
 :meth:`Worker.call`; the worker is then dead. Everything happens in the caller's thread: one loop writes the request,
-reads the answer and the worker's stderr, looks at its memory, and ends at the answer, the death or the time-out.
+reads the answer and the worker's stderr, looks at its memory, and ends at the answer, the death or the time-out. A
+death is read from the process, not from its pipes: a child of it may hold them open.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import resource
 import select
 import signal
 import subprocess
@@ -30,22 +32,26 @@ from inputmeta.conformance.protocol.messages import (
 )
 from inputmeta.conformance.subjects.base import SubjectError, SubjectFailure
 from inputmeta.conformance.version import VERSION as SUITE_VERSION
-from inputmeta.conformance.workers.memory import resident_bytes
+from inputmeta.conformance.workers.memory import bytes_beyond
 from inputmeta.conformance.workers.reaper import REAPER
 from inputmeta.conformance.workers.wire import FRAMES, Wire, garbage, quoted
 
 MIB = 2**20
 POLL_SECONDS = 0.02
-"""Longest time between two looks at a worker's memory."""
+"""Longest time between two looks at a worker, whether it lives and at its memory."""
+LOOK_SHARE = 10
+"""Times as long as a look at memory took to the next one: it grows with the processes and their pages."""
 STARTUP_SECONDS = 120.0
 """For a program to say hello: importing a framework and opening a device takes long on a busy machine."""
-DEATH_SECONDS = 1.0
-"""For a process that closed its stdout to end."""
+ENDING_SECONDS = 0.002
+"""Between two looks at a process that closed its stdout: it mostly ends at once."""
 FAREWELL_SECONDS = 0.5
 """For a program to end after ``bye``."""
 KEPT_STDERR = 4096
 """Bytes of a worker's stderr that are kept, the last ones."""
 CHUNK = 2**20
+CORE_BYTES = 1
+"""Largest core dump: none. 0 would not do, where dumps are piped to a program: it gets them all the same."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +61,7 @@ class Limits:
     timeout: float = 10.0
     """Seconds."""
     memory: int = 8192 * MIB
-    """Bytes of resident memory of the worker and what it started."""
+    """Bytes of memory of the worker and what it started, pages that they share counted once."""
 
 
 class Worker:
@@ -83,7 +89,9 @@ class Worker:
         """Calls that were answered, with whatever kind of answer."""
         self._hello: HelloAnswer | None = None
         self._buffer = bytearray()
-        self._looked = 0.0
+        self._next_look = 0.0
+        self._closed: float | None = None
+        """When its stdout ended."""
         try:
             self.process = subprocess.Popen(
                 self.argv,
@@ -107,6 +115,8 @@ class Worker:
         # If the machine runs out of memory, the kernel shall take the worker, not the suite.
         with contextlib.suppress(OSError), open(f"/proc/{self.process.pid}/oom_score_adj", "w") as file:
             file.write("1000")
+        with contextlib.suppress(OSError):  # the hard limit is 0 already
+            resource.prlimit(self.process.pid, resource.RLIMIT_CORE, (CORE_BYTES, CORE_BYTES))
         self._pending = memoryview(wire.encode(Hello(protocol=VERSION, suite=SUITE_VERSION)))
 
     def hello(self, timeout: float = STARTUP_SECONDS) -> HelloAnswer:
@@ -198,14 +208,22 @@ class Worker:
         if self._pending:
             self._poll.register(self._in, select.POLLOUT)
         while True:
+            ended = self._state()
+            if ended is not None:
+                self._buffer += self._read(self._out) or b""  # a pipe holds no more than that
             body = self.wire.split(self._buffer)
             if body is not None:
                 return self._take(body)
+            if ended is not None:
+                self._died(*ended)
             now = time.monotonic()
+            if self._closed is not None:
+                end = self._closed + self.limits.timeout
             if now >= end:
-                self._fail("HANG", f"no answer within {timeout:g} s", "timeout")
+                self._late(timeout)
             self._watch_memory(now)
-            for fd, events in self._poll.poll(1000 * min(POLL_SECONDS, end - now)):
+            wait = POLL_SECONDS if self._closed is None else ENDING_SECONDS
+            for fd, events in self._poll.poll(1000 * min(wait, end - now)):
                 self._serve(fd, events)
 
     def _take(self, body: bytes) -> ProgramMessage:
@@ -221,7 +239,8 @@ class Worker:
         if fd == self._out:
             data = self._read(self._out)
             if data == b"":
-                self._died()
+                self._closed = time.monotonic()
+                self._poll.unregister(self._out)
             self._buffer += data or b""
         elif fd == self._err:
             data = self._read(self._err)
@@ -249,44 +268,51 @@ class Worker:
     def _refuse_unasked(self) -> None:
         """Bytes that came since the last answer belong to none."""
         data = self._read(self._out)
-        if data == b"":
-            self._died()
         if data:
             raise garbage(f"{len(data)} bytes that nobody asked for: {quoted(data)}")
 
     def _watch_memory(self, now: float) -> None:
-        if now - self._looked < POLL_SECONDS:
+        if now < self._next_look:
             return
-        self._looked = now
-        used = resident_bytes(self.process.pid)
-        if used > self.limits.memory:
+        used = bytes_beyond(self.process.pid, self.limits.memory)
+        done = time.monotonic()
+        self._next_look = done + max(POLL_SECONDS, LOOK_SHARE * (done - now))
+        if used is not None:
             limit = f"limit {self.limits.memory // MIB} MiB"
             self._fail("CRASH", f"memory: {used // MIB} MiB resident, {limit}", "memory")
 
-    def _died(self) -> NoReturn:
-        """The end of stdout: say how the process ended."""
-        part = f" in the middle of an answer, after {len(self._buffer)} bytes" if self._buffer else ""
-        ended = self._ended(DEATH_SECONDS)
-        if ended is None:
-            self._fail("CRASH", f"closed its stdout{part} and lives on", "eof")
-        how, status = ended
-        if how == os.CLD_EXITED:
-            self._fail("CRASH", f"ended with exit code {status}{part}", f"exit-{status}")
-        self._fail("CRASH", f"died by {signal_name(status)}{part}", signal_name(status))
+    def _late(self, timeout: float) -> NoReturn:
+        """No answer in time: say within which."""
+        if self._closed is not None:
+            self._fail("CRASH", f"closed its stdout{self._part()} and lives on", "eof")
+        full = self.limits.timeout
+        hurried = self._hello is not None and timeout < full
+        why = f" (shortened to look for smaller cases; the limit is {full:g} s)" if hurried else ""
+        self._fail("HANG", f"no answer within {timeout:g} s{why}", "timeout")
 
-    def _ended(self, seconds: float) -> tuple[int, int] | None:
-        """How the process ended, waiting for ``seconds``, without reaping it; None if it has not."""
+    def _died(self, how: int, status: int) -> NoReturn:
+        """Say how the process ended."""
+        if how == os.CLD_EXITED:
+            self._fail("CRASH", f"ended with exit code {status}{self._part()}", f"exit-{status}")
+        self._fail("CRASH", f"died by {signal_name(status)}{self._part()}", signal_name(status))
+
+    def _part(self) -> str:
+        """How far the answer had come."""
+        return f" in the middle of an answer, after {len(self._buffer)} bytes" if self._buffer else ""
+
+    def _state(self) -> tuple[int, int] | None:
+        """How the process ended, without reaping it; None if it has not."""
+        try:
+            state = os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+        except ChildProcessError:  # somebody else has reaped it: as subprocess has it then
+            return os.CLD_EXITED, 0
+        return None if state is None else (state.si_code, state.si_status)
+
+    def _ended(self, seconds: float) -> None:
+        """Wait for the process to end, at most ``seconds``."""
         end = time.monotonic() + seconds
-        while True:
-            try:
-                state = os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
-            except ChildProcessError:
-                return None
-            if state is not None:
-                return state.si_code, state.si_status
-            if time.monotonic() >= end:
-                return None
-            time.sleep(0.002)
+        while self._state() is None and time.monotonic() < end:
+            time.sleep(ENDING_SECONDS)
 
     def _fail(self, verdict: str, what: str, code: str) -> NoReturn:
         """Kill the worker and raise; the last line of its stderr goes with it."""

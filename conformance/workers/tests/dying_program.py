@@ -1,4 +1,4 @@
-"""The example program, except that it dies or hangs at a placeholder: ``python -I -S dying_program.py dies|hangs``.
+"""The example program, except that something happens to it at a placeholder: ``python -I -S dying_program.py HOW``.
 
 For tests that go through many deaths: without numpy a worker starts in a tenth of the time.
 """
@@ -11,6 +11,54 @@ import time
 from pathlib import Path
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "json_program.py"
+BLOCK = 100 * 2**20
+"""Bytes that a parent shares with its children."""
+kept: list[bytearray] = []
+
+
+def dies() -> None:
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def hangs() -> None:
+    time.sleep(3600)
+
+
+def leaves_a_child() -> None:
+    """A data loader that was forked holds the pipes open for as long as it lives."""
+    if os.fork() == 0:
+        hangs()
+    dies()
+
+
+def ends_slowly() -> None:
+    """Closing a device takes its time, after the pipes are closed."""
+    os.close(1)
+    time.sleep(1.5)
+    os._exit(3)
+
+
+def ends_loudly() -> None:
+    """A trace of everything on the way out: more than a pipe holds."""
+    os.close(1)
+    os.write(2, b"x" * 4 * 2**20)
+    os._exit(3)
+
+
+def forks(touch: bool = False) -> None:
+    """Three children with all the pages of their parent, or with pages of their own."""
+    memory = bytearray(b"x") * BLOCK
+    kept.append(memory)
+    for _ in range(3):
+        if os.fork() == 0:
+            if touch:
+                memory[::4096] = b"y" * len(memory[::4096])
+            hangs()
+    time.sleep(0.5)
+
+
+def forks_and_writes() -> None:
+    forks(touch=True)
 
 
 def main(how: str) -> None:
@@ -20,9 +68,7 @@ def main(how: str) -> None:
 
     def build(config, sequences):
         if any(sequence["is_placeholder"] for sequence in sequences):
-            if how == "dies":
-                os.kill(os.getpid(), signal.SIGSEGV)
-            time.sleep(3600)
+            globals()[how.replace("-", "_")]()
         return right(config, sequences)
 
     names["build"] = build
