@@ -12,6 +12,7 @@ from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.check.buffers import PATTERNS, Arena
 from inputmeta.conformance.check.verdicts import Finding, Verdict
 from inputmeta.conformance.subjects.base import Rejection, Subject, SubjectError, SubjectFailure, is_device_error
+from inputmeta.conformance.subjects.frames import frames_of, message_of
 
 MOST_CELLS = 2**16
 """Largest buffer that an invalid batch is offered."""
@@ -76,13 +77,9 @@ def offered_shapes(subject: Subject, request: Request) -> dict[str, tuple[str, t
 def failure_finding(error: Exception, step: int) -> Finding:
     """The finding on a batch that a subject did not answer, from what it raised instead."""
     if isinstance(error, SubjectFailure):
-        return Finding(Verdict(error.verdict), step, None, "-", error.detail, code=error.code)
-    detail = f"raised {type(error).__name__}: {one_line(error)}"
+        return Finding(Verdict(error.verdict), step, None, "-", error.detail, code=error.code, frames=error.frames)
+    detail = f"raised {type(error).__name__}: {message_of(error)[:200]}"
+    frames = frames_of(error)
     if is_device_error(error):
-        return Finding(Verdict.DEVICE_ERROR, step, None, "-", detail, code="device")
-    return Finding(Verdict.CRASH, step, None, "-", detail, code="raised")
-
-
-def one_line(error: BaseException) -> str:
-    """An exception's text on one line, at most 200 characters."""
-    return " ".join(str(error).split())[:200]
+        return Finding(Verdict.DEVICE_ERROR, step, None, "-", detail, code="device", frames=frames)
+    return Finding(Verdict.CRASH, step, None, "-", detail, code="raised", frames=frames)

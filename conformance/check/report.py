@@ -24,6 +24,7 @@ def describe(finding: Finding, case: Case, command: str, label: str = "") -> str
 
 def _lines(finding: Finding, case: Case, command: str, label: str) -> Iterator[str]:
     yield f"{finding.verdict}: {finding.detail}"
+    yield from (f"  {'' if index else 'raised':8} {frame}" for index, frame in enumerate(finding.frames))
     yield from formula_lines(finding, case)
     yield from batch_lines(case, finding.step)
     if finding.cell is not None and finding.key is not None:

@@ -7,7 +7,7 @@ what fuzzing groups by, what Hypothesis sees as an exception class of its own, a
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cache
 
@@ -69,6 +69,8 @@ class Finding:
     compared: int = 0
     kind: str = ""
     """What is wrong with the form of a field: missing, type, dtype, shape; empty where cells are."""
+    frames: tuple[str, ...] = field(default=(), compare=False)
+    """Where the subject raised: its last frames, the innermost last."""
     code: str = ""
     """How the subject failed to answer, in a word that stays the same from run to run: SIGSEGV, timeout, raised."""
 

@@ -242,19 +242,33 @@ class Reject(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         make_plain(self, "condition", "field", "message")
 
 
-class ErrorAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="type", tag="error"):
+Frame = Annotated[str, msgspec.Meta(max_length=200)]
+
+
+class ErrorAnswer(
+    msgspec.Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    kw_only=True,
+    omit_defaults=True,
+    tag_field="type",
+    tag="error",
+):
     """Program to suite: no answer to a batch. ``id`` is -1 where the error belongs to none.
 
     ``kind``: "exception" of the builder, "device" error, "mutated" request, "message" that is not valid.
+    ``frames``: where the builder raised, a line a frame, the innermost last.
     """
 
     id: Int64
     kind: Literal["exception", "device", "mutated", "message"]
     message: Text
+    frames: Annotated[tuple[Frame, ...], msgspec.Meta(max_length=20)] = ()
 
     def __post_init__(self) -> None:
         """As for :class:`HelloAnswer`."""
         make_plain(self, "message")
+        msgspec.structs.force_setattr(self, "frames", tuple(map(plain_text, self.frames)))
 
 
 SuiteMessage: TypeAlias = Hello | Build | Bye

@@ -24,6 +24,7 @@ from inputmeta.conformance.protocol.codec import (
     read_line,
 )
 from inputmeta.conformance.subjects.base import Rejection, Subject, SubjectError, is_device_error
+from inputmeta.conformance.subjects.frames import error_text, frames_of, message_of
 from inputmeta.conformance.subjects.loading import load_subject
 
 NO_SUBJECT = 125
@@ -145,9 +146,9 @@ def changed_input(before: dict[str, object], now: dict[str, object]) -> str | No
 
 def error_answer(number: int, kind: str, error: BaseException, *, named: bool = True) -> wire.ErrorAnswer:
     """An ``error`` with the text of an exception on one line, after its type where that tells something."""
-    text = " ".join(str(error).split())[:2000]
-    prefix = f"{type(error).__name__}: " if named and kind != "message" else ""
-    return wire.ErrorAnswer(id=number, kind=kind, message=prefix + text)  # type: ignore[arg-type]
+    told = named and kind != "message"
+    text = (error_text(error) if told else message_of(error))[:2000]
+    return wire.ErrorAnswer(id=number, kind=kind, message=text, frames=frames_of(error) if told else ())  # type: ignore[arg-type]
 
 
 def own_streams() -> tuple[BinaryIO, BinaryIO]:

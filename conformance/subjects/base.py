@@ -10,6 +10,7 @@ import numpy as np
 
 from inputmeta import oracle
 from inputmeta.conformance.cases.request import Request
+from inputmeta.conformance.subjects.frames import message_of
 
 Result = Mapping[str, "np.ndarray | int | bool"]
 """Fields by flat key (``klen.4``): int32 or bool arrays, plain scalars as int or bool."""
@@ -86,14 +87,16 @@ class SubjectFailure(Exception):  # noqa: N818 - an answer about the subject, no
     """A subject that gave no answer at all: it died, hung, or spoke nonsense.
 
     ``verdict``: CRASH, HANG, DEVICE_ERROR. ``code``: a short word that stays the same from run to run and is part of
-    the signature: ``SIGSEGV``, ``exit-3``, ``timeout``, ``memory``, ``garbage``.
+    the signature: ``SIGSEGV``, ``exit-3``, ``timeout``, ``memory``, ``garbage``. ``frames``: where it raised, see
+    :mod:`inputmeta.conformance.subjects.frames`.
     """
 
-    def __init__(self, verdict: str, detail: str, code: str) -> None:
+    def __init__(self, verdict: str, detail: str, code: str, frames: tuple[str, ...] = ()) -> None:
         super().__init__(detail)
         self.verdict = verdict
         self.detail = detail
         self.code = code
+        self.frames = frames
 
 
 DEVICE_ERRORS = ("CUDA error", "CUDA_ERROR", "cudaError", "illegal memory access")
@@ -102,7 +105,7 @@ DEVICE_ERRORS = ("CUDA error", "CUDA_ERROR", "cudaError", "illegal memory access
 
 def is_device_error(error: BaseException) -> bool:
     """Whether an exception comes from a device, after which nothing more can be asked of the process."""
-    return type(error).__name__ == "AcceleratorError" or any(text in str(error) for text in DEVICE_ERRORS)
+    return type(error).__name__ == "AcceleratorError" or any(text in message_of(error) for text in DEVICE_ERRORS)
 
 
 class Subject(Protocol):

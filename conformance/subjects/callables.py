@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from inputmeta import oracle
 from inputmeta.conformance.cases.model import Gather, Path
 from inputmeta.conformance.cases.request import Request
-from inputmeta.conformance.subjects.base import Capabilities, Result
+from inputmeta.conformance.subjects.base import Capabilities, Result, SubjectError
+from inputmeta.conformance.subjects.frames import error_text, frames_of
 
 CONFIG = oracle.MetadataConfig(
     block_size=8,
@@ -20,6 +21,7 @@ CONFIG = oracle.MetadataConfig(
     lookup_table=tuple(range(16)),
 )
 """The configuration of the probes: n-grams, a dense and a sparse ratio, no ranks, no truncation."""
+ADVICE = "a path that it does not build raises NotImplementedError; one with capabilities of its own is not probed"
 
 
 class CallableSubject:
@@ -27,15 +29,18 @@ class CallableSubject:
 
     It claims every path whose probe does not raise ``NotImplementedError``, and every field that its answers hold on
     each claimed path that has the field; neither in-place filling, nor ranks, nor truncation. A probe that raises
-    anything else claims its path: the verdict on it is for the suite. If no probe was answered at all, every field is
-    claimed. ``capabilities``, as an attribute of the callable, are taken as they are.
+    anything else, or gives no mapping, says nothing of what is claimed: the callable is no subject until it is
+    mended, or has ``capabilities``. These, as an attribute of the callable, are taken as they are, without a probe.
     """
 
     def __init__(self, function: Callable[[Request], Result], name: str) -> None:
         self.function = function
         self.name = str(getattr(function, "name", name))
         claimed = getattr(function, "capabilities", None)
-        self.capabilities: Capabilities = probed_claims(function) if claimed is None else claimed
+        try:
+            self.capabilities: Capabilities = probed_claims(function) if claimed is None else claimed
+        except SubjectError as error:
+            raise SubjectError(f"subject {name}: {error}") from error.__cause__
 
     def build(self, request: Request) -> Result:
         """See :meth:`inputmeta.conformance.subjects.base.Subject.build`."""
@@ -43,25 +48,30 @@ class CallableSubject:
 
 
 def probed_claims(function: Callable[[Request], Result]) -> Capabilities:
-    """What a callable claims by its answers to the probes."""
-    answers: dict[Path, frozenset[str] | None] = {}
+    """What a callable claims by its answers to the probes.
+
+    Raises:
+        SubjectError: it raised on a probe, or gave no mapping; where, and what to do.
+    """
+    answers: dict[Path, frozenset[str]] = {}
     for path in oracle.PATHS:
         try:
             result = function(probe(path))
         except NotImplementedError:
             continue
-        except Exception:  # found again, and reported, when the suite runs it
-            answers[path] = None
-        else:
-            answers[path] = names_in(result) if isinstance(result, Mapping) else None
+        except Exception as error:  # a stranger's code may raise anything
+            where = " <- ".join(reversed(frames_of(error)))
+            raised = error_text(error)[:200] + (f" (at {where})" if where else "")
+            raise SubjectError(f"raised on its probe of path {path}: {raised}; {ADVICE}") from error
+        if not isinstance(result, Mapping):
+            raise SubjectError(f"gave {type(result).__name__}, no mapping, on its probe of path {path}; {ADVICE}")
+        answers[path] = names_in(result)
     fields = {
         name
         for name, field in oracle.FIELDS.items()
-        if all(name in held for path, held in answers.items() if held is not None and field.is_present(path, CONFIG))
-        and any(held is not None and name in held for held in answers.values())
+        if all(name in held for path, held in answers.items() if field.is_present(path, CONFIG))
+        and any(name in held for held in answers.values())
     }
-    if all(held is None for held in answers.values()):
-        fields = set(oracle.FIELDS)
     return Capabilities(paths=frozenset(answers), fields=frozenset(fields))
 
 

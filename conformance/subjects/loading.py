@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import cast
 
 from inputmeta.conformance.subjects.base import Capabilities, Subject, SubjectError
+from inputmeta.conformance.subjects.frames import error_text, frames_of
 
 BUNDLED = {
     "engine": "inputmeta.conformance.subjects.engine:EngineSubject",
@@ -29,7 +30,7 @@ def load_subject(name: str) -> Subject:
     (:mod:`inputmeta.conformance.subjects.callables`).
 
     Raises:
-        SubjectError: it cannot be imported, or is no subject.
+        SubjectError: it cannot be imported, or is no subject; a callable fails at a probe.
     """
     try:
         subject = _load(name)
@@ -37,8 +38,8 @@ def load_subject(name: str) -> Subject:
     except SubjectError:
         raise
     except Exception as error:  # importing a stranger's module may raise anything
-        text = " ".join(str(error).split())[:500]
-        raise SubjectError(f"subject {name}: {type(error).__name__}: {text}") from error
+        where = "".join(f" (at {frame})" for frame in frames_of(error)[-1:])
+        raise SubjectError(f"subject {name}: {error_text(error)[:500]}{where}") from error
     if problem is not None:
         raise SubjectError(f"subject {name}: {problem}")
     return subject

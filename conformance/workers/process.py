@@ -49,6 +49,8 @@ FAREWELL_SECONDS = 0.5
 """For a program to end after ``bye``."""
 KEPT_STDERR = 4096
 """Bytes of a worker's stderr that are kept, the last ones."""
+MOST_REASON = 2000
+"""Characters of the reason why a program does not start: it may say where it raised."""
 CHUNK = 2**20
 CORE_BYTES = 1
 """Largest core dump: none. 0 would not do, where dumps are piped to a program: it gets them all the same."""
@@ -130,7 +132,7 @@ class Worker:
                 answer = self._exchange(timeout)
             except SubjectFailure as failure:
                 self.kill()
-                why = self.last_words() if failure.code.startswith("exit-") else ""
+                why = self.last_words(MOST_REASON) if failure.code.startswith("exit-") else ""
                 raise SubjectError(why or f"no hello: {failure.detail}") from failure
             if isinstance(answer, ErrorAnswer):
                 self.close()
@@ -195,10 +197,10 @@ class Worker:
             self._ended(FAREWELL_SECONDS)
         self.kill()
 
-    def last_words(self) -> str:
-        """The last line on stderr that is not empty, at most 300 characters; empty if there is none."""
+    def last_words(self, most: int = 300) -> str:
+        """The last line on stderr that is not empty, at most ``most`` characters; empty if there is none."""
         lines = self.stderr.decode("utf-8", "replace").split("\n")
-        return next((" ".join(line.split())[:300] for line in reversed(lines) if line.strip()), "")
+        return next((" ".join(line.split())[:most] for line in reversed(lines) if line.strip()), "")
 
     def _exchange(self, timeout: float) -> ProgramMessage:
         """Write what is pending and read one message."""

@@ -144,7 +144,7 @@ def result_of(answer: ProgramMessage, message: Build, request: Request) -> Resul
         verdict, code = ERRORS[answer.kind]
         text = " ".join(answer.message.split())[:300]
         raised = code in {"raised", "device"} and EXCEPTION.match(text)
-        raise SubjectFailure(verdict, f"raised {text}" if raised else text, code)
+        raise SubjectFailure(verdict, f"raised {text}" if raised else text, code, answer.frames)
     if not isinstance(answer, ResultAnswer | Reject):
         raise garbage(f"an answer of the wrong kind: {brief(answer)}")
     if answer.id != message.id:

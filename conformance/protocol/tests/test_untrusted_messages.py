@@ -55,7 +55,7 @@ HELLO = wire.HelloAnswer(
     protocol=wire.VERSION, name="it", version="1", capabilities=claims_message(SUBJECT.capabilities)
 )
 REJECT = wire.Reject(id=1, condition="P-LEN", sequence=0, field="seqlen_k", message="too long")
-ERROR = wire.ErrorAnswer(id=1, kind="exception", message="ValueError: no")
+ERROR = wire.ErrorAnswer(id=1, kind="exception", message="ValueError: no", frames=("builder.py:1 in build",))
 ANSWERS = [RESULT, HELLO, REJECT, ERROR]
 SHAPES = st.sampled_from([[2**31, 2**31], [-1], [2**63], [0] * 9, [0, 2**31], [1.0], "2", [2**31] * 8])
 VALUES = st.one_of(
@@ -170,6 +170,9 @@ DEEP = b"\x91" * 100_000 + b"\xc0"
         body(plain(RESULT) | {"fields": {"k" * 1000: 0}}),
         body({"type": "result", "id": 2**64 - 1, "fields": {}, "buffers": None}),
         body(msgspec.msgpack.Ext(1, b"x" * 100)),
+        body(plain(ERROR) | {"frames": ["x"] * 21}),
+        body(plain(ERROR) | {"frames": ["x" * 201]}),
+        body(plain(ERROR) | {"frames": "x"}),
     ],
 )
 def test_a_bomb_is_refused_before_it_goes_off(data: bytes) -> None:
@@ -207,3 +210,12 @@ def test_buffers_of_another_size_write_nothing() -> None:
         with pytest.raises(ProtocolError):
             apply_result(msgspec.structs.replace(RESULT, buffers=buffers), asked)
         assert all(np.array_equal(asked.out[key], cells) for key, cells in before.items())
+
+
+def test_frames_of_an_error_are_optional_and_plain() -> None:
+    old = {"type": "error", "id": 1, "kind": "exception", "message": "ValueError: no"}
+    assert decode_frame(body(old)) == msgspec.structs.replace(ERROR, frames=())
+    assert plain(msgspec.structs.replace(ERROR, frames=())) == old  # as an older suite knows it
+    evil = decode_frame(body(old | {"frames": ["builder.py:1\x1b[2J\nin build"]}))
+    assert isinstance(evil, wire.ErrorAnswer)
+    assert evil.frames == ("builder.py:1?[2J?in build",)

@@ -158,13 +158,35 @@ def test_a_callable_claims_what_its_probes_hold_on_every_path_that_has_it():
     assert (claims.in_place, claims.max_cp_size, claims.yoco_modes) == (False, 1, {"off"})
 
 
-def test_a_probe_that_raises_claims_its_path_so_that_the_suite_reports_it():
-    build = answering(prompt=KeyError("klen"), decode={"positions"}, decode_zos=NotImplementedError())
-    claims = CallableSubject(build, "x").capabilities
-    assert (claims.paths, claims.fields) == ({"prompt", "decode"}, {"positions"})
-    refusing = answering(**dict.fromkeys(oracle.PATHS, Rejection("P-LEN", 0, "seqlen_q", "no")))
-    claims = CallableSubject(refusing, "x").capabilities
-    assert (claims.paths, claims.fields) == (set(oracle.PATHS), set(oracle.FIELDS))
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (KeyError("klen"), "x: raised on its probe of path decode: KeyError: 'klen'"),
+        (Rejection("P-LEN", 0, "seqlen_q", "no"), "x: raised on its probe of path decode: Rejection: no"),
+    ],
+)
+def test_a_callable_that_raises_on_a_probe_is_told_and_claims_nothing(answer, text):
+    build = answering(prompt={"positions"}, decode=answer, decode_zos=NotImplementedError())
+    with pytest.raises(SubjectError, match=f"^subject {text}.*raises NotImplementedError; one with capabilities"):
+        CallableSubject(build, "x")
+
+
+def test_a_callable_that_gives_no_mapping_on_a_probe_is_told():
+    with pytest.raises(SubjectError, match="subject x: gave list, no mapping, on its probe of path prompt"):
+        CallableSubject(lambda request: [], "x")
+
+
+def test_what_raises_while_it_is_loaded_says_where(module, tmp_path):
+    module("door_f", BODY + "def build(request):\n    return {}['klen']\n1 // len('')\n")
+    with pytest.raises(SubjectError) as caught:
+        load_subject("door_f:build")
+    file = tmp_path / "door_f.py"
+    where = f"(at {file}:{len(BODY.splitlines()) + 3} in <module>: 1 // len(''))"
+    assert str(caught.value).startswith("subject door_f:build: ZeroDivisionError: integer")
+    assert str(caught.value).endswith(where)
+    module("door_f", BODY + "def build(request):\n    return {}['klen']\n")
+    with pytest.raises(SubjectError, match=r"path prompt: KeyError: 'klen' \(at .*door_f\.py:\d+ in build: ret"):
+        load_subject("door_f:build")
 
 
 def test_a_callable_may_bring_its_claims():

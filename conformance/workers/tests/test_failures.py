@@ -1,6 +1,7 @@
 """Every way in which a subject can fail to answer has its verdict, loses no case, and costs only its worker."""
 
 import os
+import re
 import shlex
 import sys
 import time
@@ -13,6 +14,7 @@ from inputmeta.conformance.campaign.journal import Journal, recover
 from inputmeta.conformance.campaign.session import Session
 from inputmeta.conformance.cases.files import load_case
 from inputmeta.conformance.cases.model import SCHEMA, Case, Config, Sequence
+from inputmeta.conformance.check.report import describe
 from inputmeta.conformance.check.verdicts import Verdict
 from inputmeta.conformance.mutants import MUTANTS
 from inputmeta.conformance.subjects import SubjectError
@@ -211,6 +213,12 @@ def test_the_same_exception_is_the_same_finding_in_process() -> None:
         with wrong("raises", in_process=in_process).open() as subject:
             found += Session(subject).run(BAD).findings
     assert found[0] == found[1]
+    assert found[0].frames == found[1].frames
+    frames = found[0].frames
+    assert all(re.search(r"mutants/\w+\.py:\d+ in \w+: \S", frame) for frame in frames)
+    lines = describe(found[0], BAD, "replay").splitlines()
+    assert lines[0] == "CRASH: raised ZeroDivisionError: integer modulo by zero"
+    assert lines[1 : 1 + len(frames)] == [f"  raised   {frames[0]}", *(f"           {frame}" for frame in frames[1:])]
 
 
 @pytest.mark.usefixtures("no_spares")
