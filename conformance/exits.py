@@ -11,6 +11,14 @@ NO_SUBJECT = 125
 CLOSED_PIPE = 141
 """128 + SIGPIPE, as a shell says it."""
 
+
+class OutOfMemory(BaseException):
+    """The suite itself has no memory left; ``str()`` says which case it was at, and where that is saved.
+
+    Not an Exception: nothing that takes whatever a subject raises for its answer may take this for it.
+    """
+
+
 MEANINGS = {
     CONFORMS: "conforms",
     DIFFERS: "differs (any verdict other than PASS, UNSUPPORTED and KNOWN); a known failure is out of date (`check`, "

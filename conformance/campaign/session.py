@@ -6,9 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import msgspec
+
 from inputmeta.conformance.campaign.journal import Journal
+from inputmeta.conformance.cases.files import CaseError, case_id, save_case
 from inputmeta.conformance.cases.model import Case
 from inputmeta.conformance.check.runner import Outcome, run_case
+from inputmeta.conformance.exits import OutOfMemory
 from inputmeta.conformance.subjects.base import Subject
 from inputmeta.conformance.workers.subject import IsolatedSubject
 
@@ -46,12 +50,28 @@ class Session:
         self._settle()
         if self.journal is not None:
             self.journal.sent(self._generation, case)
-        outcome = run_case(case, self.subject)
+        try:
+            outcome = run_case(case, self.subject)
+        except (MemoryError, OutOfMemory) as error:
+            raise OutOfMemory(self._saved(case, str(error))) from error
         if self.journal is not None:
             for found in outcome.findings:
                 self.journal.failed(found.signature)
         self.failed |= bool(outcome.findings)
         return outcome
+
+    def _saved(self, case: Case, reason: str) -> str:
+        """Save the case at which the suite ran out of memory, without its expectation; what is to be said."""
+        text = f"out of memory{' ' * bool(reason)}{reason} at case {case_id(case)}"
+        folder = None if self.journal is None else self.journal.folder
+        if folder is None:
+            return text
+        path = folder / f"{case_id(case)}.json"
+        try:
+            save_case(msgspec.structs.replace(case, id=case_id(case), expected=()), path)
+        except (CaseError, MemoryError) as error:
+            return f"{text}, which is not saved: {error}"
+        return f"{text}, saved as {path}"
 
     def mark(self) -> Mark:
         """Where the last case was run."""

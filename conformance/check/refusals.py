@@ -82,4 +82,6 @@ def failure_finding(error: Exception, step: int) -> Finding:
     frames = frames_of(error)
     if is_device_error(error):
         return Finding(Verdict.DEVICE_ERROR, step, None, "-", detail, code="device", frames=frames)
+    if isinstance(error, MemoryError):
+        return Finding(Verdict.CRASH, step, None, "-", f"out of memory: {detail}", code="memory", frames=frames)
     return Finding(Verdict.CRASH, step, None, "-", detail, code="raised", frames=frames)

@@ -106,8 +106,8 @@ def main() -> None:
     """Entry point of the command; a failure of its own is told from one of the subject by its exit code."""
     try:
         app()
-    except MemoryError:
-        notice("out of memory")
+    except (MemoryError, exits.OutOfMemory) as error:
+        notice(str(error) if isinstance(error, exits.OutOfMemory) else "out of memory")
         sys.exit(exits.TOOL_FAILED)
     except OSError as error:
         notice(f"{error.filename}: {error.strerror}" if error.filename else str(error))

@@ -32,18 +32,23 @@ class ProtocolError(Exception):
     """Bytes that are no valid message; ``str()`` is one line."""
 
 
+class TooLongError(ProtocolError):
+    """A message that has more bytes than a frame or line may have."""
+
+
 def encode(message: Message) -> bytes:
     """A whole frame: length, then body.
 
     Raises:
-        ProtocolError: the body is longer than a frame may be, or holds text that is not Unicode.
+        TooLongError: the body is longer than a frame may be.
+        ProtocolError: it holds text that is not Unicode.
     """
     try:
         body = _encoder.encode(message)
     except UnicodeError as error:
         raise ProtocolError(f"a message that cannot be sent: {error}") from error
     if len(body) > MAX_FRAME:
-        raise ProtocolError(f"a message of {len(body)} bytes; a frame has at most {MAX_FRAME}")
+        raise TooLongError(f"a message of {len(body)} bytes; a frame has at most {MAX_FRAME}")
     return HEADER.pack(len(body)) + body
 
 
@@ -66,7 +71,7 @@ def encode_line(message: Message) -> bytes:
     except UnicodeError as error:
         raise ProtocolError(f"a message that cannot be sent: {error}") from error
     if len(line) > MAX_LINE:
-        raise ProtocolError(f"a message of {len(line)} bytes; a line has at most {MAX_LINE}")
+        raise TooLongError(f"a message of {len(line)} bytes; a line has at most {MAX_LINE}")
     return line
 
 

@@ -14,7 +14,7 @@ from inputmeta import oracle
 from inputmeta.conformance.cases import model as cases
 from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.protocol import messages as wire
-from inputmeta.conformance.protocol.codec import ProtocolError
+from inputmeta.conformance.protocol.codec import MAX_FRAME, ProtocolError
 from inputmeta.conformance.subjects.base import Capabilities, Rejection, Result, Subject
 
 INT64 = range(-(2**63), 2**63)
@@ -199,9 +199,10 @@ def field_value(value: object) -> wire.FieldValue:
     """One field: an array, a plain scalar, or the name of the type of what is neither."""
     if isinstance(value, np.ndarray):
         native = value.dtype == value.dtype.newbyteorder("<")
-        if value.dtype.name in wire.ITEM_SIZES and native and value.ndim <= 8:
+        small = value.ndim <= 8 and value.nbytes <= MAX_FRAME and max(value.shape, default=0) <= wire.MAX_CELLS
+        if value.dtype.name in wire.ITEM_SIZES and native and small:
             return wire.Array.of(value)
-        return f"array of {value.dtype.str}"[:64]
+        return f"array of {value.dtype.str}{'' if small else f' {list(value.shape)}'}"[:64]
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int):

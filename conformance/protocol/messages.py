@@ -36,6 +36,8 @@ ITEM_SIZES = {
 DTYPES = {name: np.dtype(name).newbyteorder("<") for name in ITEM_SIZES}
 """The little-endian dtypes of the wire."""
 MAX_CELLS = 2**31
+MOST_BYTES = 2**63 - 1
+"""Of an array in memory, empty axes left out: numpy addresses no more."""
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_CELLS)]
 Limit = Annotated[int, msgspec.Meta(ge=1, le=2**62)]
@@ -69,6 +71,8 @@ class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
     def __post_init__(self) -> None:
         """Refuse data that is not what the shape says; msgspec turns the ValueError into one of the message."""
+        if math.prod(filter(None, self.shape)) * ITEM_SIZES[self.dtype] > MOST_BYTES:  # an empty axis hides it
+            raise ValueError(f"{list(self.shape)} cells of {self.dtype} are more than an array can have")
         size = math.prod(self.shape) * ITEM_SIZES[self.dtype]
         if size != len(self.data):
             raise ValueError(f"{list(self.shape)} cells of {self.dtype} are {size} bytes, not {len(self.data)}")
@@ -256,12 +260,13 @@ class ErrorAnswer(
 ):
     """Program to suite: no answer to a batch. ``id`` is -1 where the error belongs to none.
 
-    ``kind``: "exception" of the builder, "device" error, "mutated" request, "message" that is not valid.
+    ``kind``: "exception" of the builder, "memory" that it had no more of, "device" error, "mutated" request,
+    "oversized" answer, "limit": the adapter has no memory for batch or answer, "message" that is not valid.
     ``frames``: where the builder raised, a line a frame, the innermost last.
     """
 
     id: Int64
-    kind: Literal["exception", "device", "mutated", "message"]
+    kind: Literal["exception", "memory", "device", "mutated", "oversized", "limit", "message"]
     message: Text
     frames: Annotated[tuple[Frame, ...], msgspec.Meta(max_length=20)] = ()
 

@@ -11,11 +11,14 @@ import sys
 from collections.abc import Mapping
 from typing import BinaryIO
 
+import numpy as np
+
 from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.protocol import convert
 from inputmeta.conformance.protocol import messages as wire
 from inputmeta.conformance.protocol.codec import (
     ProtocolError,
+    TooLongError,
     decode_frame,
     decode_line,
     encode,
@@ -27,6 +30,7 @@ from inputmeta.conformance.subjects.base import Rejection, Subject, SubjectError
 from inputmeta.conformance.subjects.frames import error_text, frames_of, message_of
 from inputmeta.conformance.subjects.loading import load_subject
 
+NO_MEMORY = "no memory to send the answer"
 NO_SUBJECT = 125
 """Exit code where there is no subject to serve."""
 
@@ -50,18 +54,24 @@ def serve(subject: Subject, source: BinaryIO, sink: BinaryIO, *, lines: bool = F
             answer = server.answer(message)
         except ProtocolError as error:
             answer = error_answer(-1, "message", error)
+        except MemoryError:  # the builder's own is an answer
+            del body
+            answer = wire.ErrorAnswer(id=-1, kind="limit", message="no memory to read the batch")
         if answer is None:
             return
         send(answer, sink, lines)
 
 
 def send(answer: wire.ProgramMessage, sink: BinaryIO, lines: bool) -> None:
-    """Write one answer; what is too large to send is an ``error`` instead."""
+    """Write one answer; what cannot be sent because of its size is an ``error`` instead."""
     pack = encode_line if lines else encode
     try:
         data = pack(answer)
-    except ProtocolError as error:
-        data = pack(error_answer(getattr(answer, "id", -1), "exception", error))
+    except (ProtocolError, MemoryError) as error:
+        kind = "oversized" if isinstance(error, TooLongError) else "exception"
+        number = getattr(answer, "id", -1)
+        no_memory = wire.ErrorAnswer(id=number, kind="limit", message=NO_MEMORY)
+        data = pack(no_memory if isinstance(error, MemoryError) else error_answer(number, kind, error))
     sink.write(data)
     sink.flush()
 
@@ -102,20 +112,45 @@ def build_answer(subject: Subject, request: Request, number: int) -> wire.Progra
     before = inputs_of(request)
     try:
         result = subject.build(request)
-        changed = changed_input(before, inputs_of(request))
-        if changed:
-            return wire.ErrorAnswer(id=number, kind="mutated", message=f"wrote into its input: {changed}")
-        if not isinstance(result, Mapping):
-            text = f"returned {type(result).__name__} instead of a mapping"
-            return wire.ErrorAnswer(id=number, kind="exception", message=text)
-        return convert.result_message(result, out, number)
     except Rejection as rejection:
-        try:
-            return convert.reject_message(rejection, out, number)
-        except TypeError as error:
-            return error_answer(number, "exception", error, named=False)
+        return reject_answer(rejection, out, number)
     except Exception as error:  # a subject may raise anything; whatever it is, it is the answer
-        return error_answer(number, "device" if is_device_error(error) else "exception", error)
+        return error_answer(number, kind_of(error), error)
+    try:
+        return result_answer(result, changed_input(before, inputs_of(request)), out, number)
+    except MemoryError:
+        return wire.ErrorAnswer(id=number, kind="limit", message=NO_MEMORY)
+    except Exception as error:  # what it returned may do anything as well
+        return error_answer(number, kind_of(error), error)
+
+
+def result_answer(
+    result: object, changed: str | None, out: Mapping[str, np.ndarray] | None, number: int
+) -> wire.ProgramMessage:
+    """The answer that what a subject returned gives. ``changed``: the place of the request that it wrote to."""
+    if changed:
+        return wire.ErrorAnswer(id=number, kind="mutated", message=f"wrote into its input: {changed}")
+    if not isinstance(result, Mapping):
+        text = f"returned {type(result).__name__} instead of a mapping"
+        return wire.ErrorAnswer(id=number, kind="exception", message=text)
+    return convert.result_message(result, out, number)
+
+
+def reject_answer(rejection: Rejection, out: Mapping[str, np.ndarray] | None, number: int) -> wire.ProgramMessage:
+    """The answer that a subject's refusal gives."""
+    try:
+        return convert.reject_message(rejection, out, number)
+    except TypeError as error:
+        return error_answer(number, "exception", error, named=False)
+    except MemoryError:
+        return wire.ErrorAnswer(id=number, kind="limit", message=NO_MEMORY)
+
+
+def kind_of(error: Exception) -> str:
+    """The kind of the ``error`` that tells of what a subject raised."""
+    if is_device_error(error):
+        return "device"
+    return "memory" if isinstance(error, MemoryError) else "exception"
 
 
 def inputs_of(request: Request) -> dict[str, object]:

@@ -49,6 +49,8 @@ FAREWELL_SECONDS = 0.5
 """For a program to end after ``bye``."""
 KEPT_STDERR = 4096
 """Bytes of a worker's stderr that are kept, the last ones."""
+NO_MEMORY = ("bad_alloc", "MemoryError", "annot allocate memory", "ut of memory")
+"""What the last line of a process says that had no memory left."""
 MOST_REASON = 2000
 """Characters of the reason why a program does not start: it may say where it raised."""
 CHUNK = 2**20
@@ -280,8 +282,15 @@ class Worker:
         done = time.monotonic()
         self._next_look = done + max(POLL_SECONDS, LOOK_SHARE * (done - now))
         if used is not None:
-            limit = f"limit {self.limits.memory // MIB} MiB"
-            self._fail("CRASH", f"memory: {used // MIB} MiB resident, {limit}", "memory")
+            self._fail("CRASH", f"memory: {used // MIB} MiB resident, {self.memory_limits()}", "memory")
+
+    def memory_limits(self) -> str:
+        """The limits of memory that are in force: the suite's, and the system's if there is one."""
+        text = f"limit {self.limits.memory // MIB} MiB"
+        address_space = resource.RLIM_INFINITY
+        with contextlib.suppress(OSError):
+            address_space, _ = resource.prlimit(self.process.pid, resource.RLIMIT_AS)
+        return text if address_space == resource.RLIM_INFINITY else f"{text}, RLIMIT_AS {address_space // MIB} MiB"
 
     def _late(self, timeout: float) -> NoReturn:
         """No answer in time: say within which."""
@@ -318,8 +327,11 @@ class Worker:
 
     def _fail(self, verdict: str, what: str, code: str) -> NoReturn:
         """Kill the worker and raise; the last line of its stderr goes with it."""
+        limits = self.memory_limits()
         self.kill()
         words = self.last_words()
+        if any(said in words for said in NO_MEMORY):
+            what = f"out of memory ({limits}): {what}"
         raise SubjectFailure(verdict, what + (f"; stderr: {words}" if words else ""), code)
 
     def _drain_stderr(self) -> None:

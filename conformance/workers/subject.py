@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Callable
 from types import TracebackType
 
+from inputmeta import oracle
 from inputmeta.conformance.cases.request import Request
+from inputmeta.conformance.exits import OutOfMemory
 from inputmeta.conformance.protocol.codec import ProtocolError
 from inputmeta.conformance.protocol.convert import (
     BeyondInt64Error,
@@ -15,17 +18,21 @@ from inputmeta.conformance.protocol.convert import (
     apply_result,
     build_message,
     capabilities_of,
+    roots_of,
 )
 from inputmeta.conformance.protocol.messages import Build, ErrorAnswer, ProgramMessage, Reject, ResultAnswer
 from inputmeta.conformance.subjects.base import Result, SubjectError, SubjectFailure
 from inputmeta.conformance.workers.pool import Pool
 from inputmeta.conformance.workers.process import Worker, brief
-from inputmeta.conformance.workers.wire import garbage
+from inputmeta.conformance.workers.wire import Wire, garbage
 
 ERRORS = {
     "exception": ("CRASH", "raised"),
+    "memory": ("CRASH", "memory"),
     "device": ("DEVICE_ERROR", "device"),
     "mutated": ("OUT_OF_BOUNDS", "input"),
+    "oversized": ("CRASH", "oversized"),
+    "limit": ("UNSUPPORTED", "limit"),
     "message": ("CRASH", "garbage"),
 }
 """Verdict and code of the kinds of ``error``."""
@@ -35,6 +42,9 @@ EXCEPTION = re.compile(r"\w+: ")
 
 GOES_ON = frozenset({"raised", "input"})
 """Codes of failures that leave the worker fit for the next batch."""
+
+FIELD_BYTES = 300
+"""Of a field in an answer beside its cells, at most: its name, dtype and shape."""
 
 SPARES_WHERE_NEEDED = 2
 """Spares once a worker was replaced: shrinking goes from death to death, replays from fresh worker to fresh worker."""
@@ -70,9 +80,17 @@ class IsolatedSubject:
         """See :meth:`inputmeta.conformance.subjects.base.Subject.build`.
 
         Raises:
-            SubjectFailure: the worker gave no answer, or the batch cannot be handed over (UNSUPPORTED).
+            SubjectFailure: the worker gave no answer, or a limit of the suite stands between (UNSUPPORTED).
             SubjectError: there is no worker to be had any more.
+            OutOfMemory: the suite itself has no memory left.
         """
+        try:
+            return self._build(request)
+        except MemoryError as error:  # the worker's own would have come as an answer
+            self._worker.kill()
+            raise OutOfMemory("for a batch and its answer") from error
+
+    def _build(self, request: Request) -> Result:
         self.ensure()
         self.calls += 1
         try:
@@ -80,15 +98,27 @@ class IsolatedSubject:
             begin = time.monotonic()
             answer = self._worker.call(message, self.timeout)
         except (BeyondInt64Error, ProtocolError) as error:
-            raise SubjectFailure("UNSUPPORTED", str(error), "message") from error
+            raise not_checked(str(error)) from error
+        except SubjectFailure as failure:
+            raise self._excused(failure, request) from failure
         if self.calls > 1:
             self.slowest = max(self.slowest, time.monotonic() - begin)
         try:
             return result_of(answer, message, request)
         except SubjectFailure as failure:
+            limits = self._worker.memory_limits()
             if failure.code not in GOES_ON:
                 self._worker.kill()
-            raise
+            if failure.code in {"memory", "limit"}:
+                detail = f"out of memory ({limits}): {failure.detail}"
+                raise SubjectFailure(failure.verdict, detail, failure.code, failure.frames) from failure
+            raise self._excused(failure, request) from failure
+
+    def _excused(self, failure: SubjectFailure, request: Request) -> SubjectFailure:
+        """The failure, or where a right answer could be too large to be sent, that this was not checked."""
+        if failure.code != "oversized" or not may_exceed(request, self._worker.wire):
+            return failure
+        return not_checked(f"an answer that may have more than {self._worker.wire.limit} bytes")
 
     def ensure(self) -> None:
         """Have a living worker: the next batch goes to it."""
@@ -133,6 +163,23 @@ class IsolatedSubject:
         return worker
 
 
+def not_checked(detail: str) -> SubjectFailure:
+    """What stands between is a limit of the suite: it says nothing of the subject."""
+    return SubjectFailure("UNSUPPORTED", detail, "limit")
+
+
+def may_exceed(request: Request, wire: Wire) -> bool:
+    """Whether a right answer to a valid batch, as wide as its cells may get, is larger than a message may be."""
+    if request.violations():
+        return False
+    shapes = oracle.field_shapes(request.path, request.config, request.sequences, request.max_num_blocks)
+    unasked = set(oracle.EXPANSIONS) - request.expand
+    sizes = [math.prod(shape) for field, shape in shapes.values() if field.name not in unasked]
+    cells = sum(sizes) * (2 if request.config.yoco_mode == "compact" else 1)
+    cells += sum(root.size for root in roots_of(request.out or {}))
+    return cells * wire.cell_bytes + len(shapes) * FIELD_BYTES > wire.limit
+
+
 def result_of(answer: ProgramMessage, message: Build, request: Request) -> Result:
     """What an answer means.
 
@@ -143,7 +190,7 @@ def result_of(answer: ProgramMessage, message: Build, request: Request) -> Resul
     if isinstance(answer, ErrorAnswer) and answer.id in (message.id, -1):
         verdict, code = ERRORS[answer.kind]
         text = " ".join(answer.message.split())[:300]
-        raised = code in {"raised", "device"} and EXCEPTION.match(text)
+        raised = code in {"raised", "device", "memory"} and EXCEPTION.match(text)
         raise SubjectFailure(verdict, f"raised {text}" if raised else text, code, answer.frames)
     if not isinstance(answer, ResultAnswer | Reject):
         raise garbage(f"an answer of the wrong kind: {brief(answer)}")

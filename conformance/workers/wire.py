@@ -37,6 +37,10 @@ class Wire:
     encode: Callable[[Message], bytes]
     """The bytes to send; raises ProtocolError if there are too many."""
     split: Split
+    limit: int
+    """Most bytes of a message."""
+    cell_bytes: int
+    """Most bytes of a cell in it, of whatever integer dtype."""
     _decode: Callable[[bytes], Message]
 
     def decode(self, body: bytes) -> ProgramMessage:
@@ -93,5 +97,5 @@ def split_line(buffer: bytearray, limit: int = MAX_LINE) -> bytes | None:
             return line
 
 
-FRAMES = Wire(encode, split_frame, decode_frame)
-LINES = Wire(encode_line, split_line, decode_line)
+FRAMES = Wire(encode, split_frame, MAX_FRAME, 8, decode_frame)
+LINES = Wire(encode_line, split_line, MAX_LINE, len("-9223372036854775808,"), decode_line)

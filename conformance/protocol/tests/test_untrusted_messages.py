@@ -33,6 +33,7 @@ from inputmeta.conformance.protocol.convert import (
     build_message,
     capabilities_of,
     claims_message,
+    field_value,
     request_of,
 )
 from inputmeta.conformance.protocol.serve import build_answer, serve
@@ -57,7 +58,9 @@ HELLO = wire.HelloAnswer(
 REJECT = wire.Reject(id=1, condition="P-LEN", sequence=0, field="seqlen_k", message="too long")
 ERROR = wire.ErrorAnswer(id=1, kind="exception", message="ValueError: no", frames=("builder.py:1 in build",))
 ANSWERS = [RESULT, HELLO, REJECT, ERROR]
-SHAPES = st.sampled_from([[2**31, 2**31], [-1], [2**63], [0] * 9, [0, 2**31], [1.0], "2", [2**31] * 8])
+SHAPES = st.sampled_from(
+    [[2**31, 2**31], [-1], [2**63], [0] * 9, [0, 2**31], [1.0], "2", [2**31] * 8, [2**31, 2**31, 0], [True]]
+)
 VALUES = st.one_of(
     NASTY.filter(lambda value: not (isinstance(value, int) and abs(value) >= 2**64)),
     SHAPES,
@@ -219,3 +222,59 @@ def test_frames_of_an_error_are_optional_and_plain() -> None:
     evil = decode_frame(body(old | {"frames": ["builder.py:1\x1b[2J\nin build"]}))
     assert isinstance(evil, wire.ErrorAnswer)
     assert evil.frames == ("builder.py:1?[2J?in build",)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shape", "says"),
+    [
+        ("int32", [2**31, 2**31, 0], "[2147483648, 2147483648, 0] cells of int32 are more than an array can have"),
+        ("bool", [2**31] * 7 + [0], "cells of bool are more than an array can have"),
+        ("int64", [2**31, 2**31], "[2147483648, 2147483648] cells of int64 are more than an array can have"),
+        ("int32", [2**31, 2**30], "[2147483648, 1073741824] cells of int32 are more than an array can have"),
+        ("int32", [2**30, 2**30], "[1073741824, 1073741824] cells of int32 are 4611686018427387904 bytes, not 0"),
+        ("int32", [0, 2**40], "<= 2147483648"),
+        ("int32", [-1], ">= 0"),
+        ("int32", [0] * 9, "of length <= 8"),
+        ("int32", [True], "got `bool`"),
+        ("int32", [0.5], "got `float`"),
+        ("int32", 0, "got `int`"),
+    ],
+)
+def test_a_shape_that_no_array_has_is_refused_in_words(dtype: str, shape: object, says: str) -> None:
+    fields = {"positions": {"dtype": dtype, "shape": shape, "data": b""}}
+    with pytest.raises(ProtocolError) as caught:
+        decode_frame(body(plain(RESULT) | {"fields": fields}))
+    assert says in str(caught.value)
+    assert is_one_line(str(caught.value))
+
+
+@pytest.mark.parametrize("shape", [(2**31, 0), (0, 2**31), (0,) * 8, (2**20, 2**20, 0)])
+def test_an_empty_array_of_any_shape_that_there_is_comes_through(shape: tuple[int, ...]) -> None:
+    array = wire.Array.of(np.empty(shape, dtype=np.int32))
+    answer = decode_frame(body(plain(RESULT) | {"fields": {"positions": plain(array)}}))
+    assert isinstance(answer, wire.ResultAnswer)
+    value = answer.fields["positions"]
+    assert isinstance(value, wire.Array)
+    assert value.numpy().shape == shape
+
+
+@pytest.mark.parametrize(
+    ("array", "sent"),
+    [
+        (np.empty((2**40, 0), dtype=np.int32), "array of <i4 [1099511627776, 0]"),
+        (np.broadcast_to(np.int32(1), (2**31, 2**20)), "array of <i4 [2147483648, 1048576]"),
+        (np.broadcast_to(False, (1,) * 9), "array of |b1 [1, 1, 1, 1, 1, 1, 1, 1, 1]"),
+        (np.zeros(3, dtype=">i4"), "array of >i4"),
+        (np.zeros(3, dtype=object), "array of |O"),
+    ],
+)
+def test_an_array_that_no_message_holds_is_sent_as_its_dtype_and_shape(array: np.ndarray, sent: str) -> None:
+    assert field_value(array) == sent
+
+
+def test_an_array_of_any_strides_is_sent_as_its_cells() -> None:
+    cells = np.arange(24, dtype=np.int32).reshape(4, 6)
+    for view in (cells[::-1], cells[:, ::-2], cells.T, np.broadcast_to(cells[0], (3, 6)), cells[:0]):
+        value = field_value(view)
+        assert isinstance(value, wire.Array)
+        assert np.array_equal(value.numpy(), view)

@@ -49,12 +49,16 @@ def forks(touch: bool = False) -> None:
     """Three children with all the pages of their parent, or with pages of their own."""
     memory = bytearray(b"x") * BLOCK
     kept.append(memory)
+    reader, writer = os.pipe()
     for _ in range(3):
         if os.fork() == 0:
             if touch:
                 memory[::4096] = b"y" * len(memory[::4096])
+            os.write(writer, b".")
             hangs()
-    time.sleep(0.5)
+    for _ in range(3):
+        os.read(reader, 1)
+    time.sleep(0.7)  # while the suite looks
 
 
 def forks_and_writes() -> None:
