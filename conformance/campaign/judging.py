@@ -164,6 +164,8 @@ class CaseCounts:
     passed: int = 0
     failed: int = 0
     unsupported: int = 0
+    outside: int = 0
+    """Cases of steps that were left out: the subject claims to check none of the preconditions that they break."""
     known: int = 0
     cells: int = 0
     signatures: Counter[str] = field(default_factory=Counter)
@@ -177,6 +179,7 @@ class CaseCounts:
     def __str__(self) -> str:
         """``12 passed, 0 failed, 1 unsupported``."""
         text = f"{self.passed} passed, {self.failed} failed, {self.unsupported} unsupported"
+        text += f", {self.outside} outside the claims" if self.outside else ""
         return text + (f", {self.known} known" if self.known else "")
 
 
@@ -202,7 +205,8 @@ def run_cases(
             run.failing.add(case_id(case))
         new = report_findings(run, file, case, outcome, examine=examine)
         counts.signatures.update(new)
-        counts.unsupported += not outcome.ran
+        counts.outside += outcome.all_outside
+        counts.unsupported += not outcome.ran and not outcome.all_outside
         counts.failed += bool(new)
         counts.known += bool(outcome.findings) and not new
         counts.passed += outcome.ran and not outcome.findings

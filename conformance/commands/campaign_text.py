@@ -13,6 +13,7 @@ from inputmeta.conformance.campaign.judging import Known, Run
 from inputmeta.conformance.cases.model import Origin
 from inputmeta.conformance.check.verdicts import Verdict
 from inputmeta.conformance.console import say
+from inputmeta.conformance.generate.profile import REFUSALS
 
 
 def show_on(bar: Progress, *, by_cases: bool = False) -> Callable[[Campaign], None]:
@@ -39,6 +40,9 @@ def summary(campaign: Campaign) -> str:
     if campaign.unsupported:
         names = ", ".join(f"{name} ({count})" for name, count in sorted(campaign.unsupported.items()))
         line += f"\nnot claimed by {campaign.subject.name}, in cases: {names}"
+    outside = [name for name in REFUSALS if name not in campaign.profile.refusals]
+    if outside:
+        line += f"\noutside the claims, so not drawn: batches that break {', '.join(outside)}"
     return line
 
 

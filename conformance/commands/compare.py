@@ -48,6 +48,7 @@ def compare(
     in_process: options.InProcessOption = False,
     timeout: options.TimeoutOption = TIMEOUT,
     memory_limit: options.MemoryOption = MEMORY_LIMIT,
+    valid_only: options.ValidOnlyOption = False,
 ) -> None:
     """Say who agrees with whom, field by field: the oracle and every subject on the same cases.
 
@@ -57,9 +58,9 @@ def compare(
 
     Example: `inputmeta compare --subject engine --subject my_engine.adapter:build --cases 500`
     """
-    limits = (in_process, timeout, memory_limit)
-    targets = [Target(name, None, False, *limits) for name in subject or []]
-    targets += [Target("", words, json, False, timeout, memory_limit) for words in command or []]
+    limits = (timeout, memory_limit, valid_only)
+    targets = [Target(name, None, False, in_process, *limits) for name in subject or []]
+    targets += [Target("", words, json, False, *limits) for words in command or []]
     if not targets:
         raise fail("nothing to compare: give --subject or --subject-command, once for each")
     with options.one_line_errors(), ExitStack() as stack:
@@ -103,6 +104,7 @@ def run(agreement: Agreement, files: Sequence[Path], seed: int, count: int) -> N
         paths=tuple({path: None for p in profiles for path in p.paths}),
         max_cp_size=max(p.max_cp_size for p in profiles),
         yoco_modes=tuple({mode: None for p in profiles for mode in p.yoco_modes}),
+        refusals=tuple({name: None for p in profiles for name in p.refusals}),
     )
     with progress(count) as bar:
         task = bar.task_ids[0]
@@ -120,6 +122,8 @@ def conclude(agreement: Agreement, targets: str, save_dir: Path, found_by: str) 
     say(f"compare {', '.join(agreement.parties)}: {agreement.cases} cases, {answers} answers")
     for label, steps in agreement.unsupported.items():
         say(f"{label} does not claim {steps} steps")
+    for label, steps in agreement.outside.items():
+        say(f"{label} claims no refusal of {steps} steps that break a precondition")
     for line in pair_lines(agreement):
         say(line)
     for name, tally in agreement.fields.items():

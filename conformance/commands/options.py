@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from functools import wraps
@@ -45,6 +45,9 @@ InProcessOption = Annotated[
 ]
 TimeoutOption = Annotated[float, typer.Option("--timeout", min=0.01, help="seconds a worker has for a batch")]
 MemoryOption = Annotated[int, typer.Option("--memory-limit", min=1, help="MiB a worker may have resident")]
+ValidOnlyOption = Annotated[
+    bool, typer.Option("--valid-only", help="leave out whatever breaks a precondition: no refusal is asked for")
+]
 KnownOption = Annotated[
     Path | None,
     typer.Option("--known-failures", metavar="FILE", help="lines of `case id or signature – reason – issue`"),
@@ -74,11 +77,13 @@ def known_in(file: Path | None) -> KnownFailures:
     return KnownFailures() if file is None else KnownFailures.load(file)
 
 
-def with_target(*, in_process: bool = False) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def with_target(
+    *, in_process: bool = False, without: Collection[str] = ()
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Decorator of a command with a parameter ``target``: the options that say what is tested, where, within what.
 
-    ``in_process``: whether a ``--subject`` runs in this process if neither is asked for. What the command cannot go on
-    with ends it in one line.
+    ``in_process``: whether a ``--subject`` runs in this process if neither is asked for. ``without``: fields of Target
+    that the command has no option for. What the command cannot go on with ends it in one line.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -93,7 +98,9 @@ def with_target(*, in_process: bool = False) -> Callable[[Callable[..., None]], 
             "in_process": (InProcessOption, in_process),
             "timeout": (TimeoutOption, target.TIMEOUT),
             "memory_limit": (MemoryOption, target.MEMORY_LIMIT),
+            "valid_only": (ValidOnlyOption, False),
         }
+        options = {name: option for name, option in options.items() if name not in without}
 
         @wraps(command)
         def run(**given: Any) -> None:  # noqa: ANN401 - values of options

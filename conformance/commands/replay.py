@@ -70,9 +70,9 @@ def run_files(run: Run, loaded: list[tuple[Path, Case]]) -> int:
     def tell(file: Path | None, _case: Case, outcome: Outcome) -> None:
         path = plain_text(str(file))  # a name may hold what would be a line of its own
         if not outcome.ran:
-            say(f"UNSUPPORTED {path}: {run.subject.name} does not claim {', '.join(sorted(outcome.unsupported))}")
+            say(f"UNSUPPORTED {path}: {run.subject.name} does not claim {outcome.left_out}")
         elif not outcome.findings:
-            left = f"; not claimed: {', '.join(sorted(outcome.unsupported))}" if outcome.unsupported else ""
+            left = f"; not claimed: {outcome.left_out}" if outcome.left_out else ""
             compared = f"{outcome.steps} steps, {len(outcome.keys)} fields, {outcome.cells} cells"
             say(f"PASS {path}: {refused_text(outcome, compared)}{left}")
 

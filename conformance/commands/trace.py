@@ -35,7 +35,7 @@ app = options.command_app()
 
 
 @app.command()
-@options.with_target(in_process=True)
+@options.with_target(in_process=True, without=["valid_only"])
 def trace(
     target: Target,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="request trace, one JSON object a line (Mooncake)")],
