@@ -16,7 +16,7 @@ MEANINGS = {
     DIFFERS: "differs (any verdict other than PASS, UNSUPPORTED and KNOWN); a known failure is out of date (`check`, "
     "`replay`); an adapter breaks its contract (`subject check`); `corpus lint` or `fmt --check` found something",
     BAD_USAGE: "bad usage, or a file that cannot be used",
-    REFUSED: "`oracle`, `replay --valid`: a case breaks a precondition",
+    REFUSED: "`oracle`, `replay --valid`: a case breaks a precondition; a case is not what its `wants` says",
     NOTHING_RAN: "nothing was checked: the subject claims nothing of it",
     TOOL_FAILED: "the tool itself failed: a full device, an output that cannot be written, no memory; it says "
     "nothing about the subject",

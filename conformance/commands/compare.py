@@ -15,9 +15,8 @@ from inputmeta import oracle
 from inputmeta.conformance import exits
 from inputmeta.conformance.campaign.agreement import ANSWER, ORACLE, Agreement, Example, Groups, Tally
 from inputmeta.conformance.campaign.generated import claimed_paths, for_each_case, profile_for
-from inputmeta.conformance.cases.files import load_case
 from inputmeta.conformance.cases.model import Case, Origin
-from inputmeta.conformance.cases.request import store_case
+from inputmeta.conformance.cases.request import load_wanted, store_case
 from inputmeta.conformance.check.report import locate
 from inputmeta.conformance.check.verdicts import Cell
 from inputmeta.conformance.commands import options
@@ -90,7 +89,7 @@ def labelled(subjects: Sequence[Subject]) -> dict[str, Subject]:
 
 def run(agreement: Agreement, files: Sequence[Path], seed: int, count: int) -> None:
     """Run the files, all read before the first is run; or generated cases within what any of the subjects claims."""
-    loaded = [load_case(file) for file in files]
+    loaded = [load_wanted(file) for file in files]
     if loaded:
         for case in loaded:
             agreement.run(case)

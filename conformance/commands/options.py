@@ -15,6 +15,7 @@ import typer
 from inputmeta.conformance import exits
 from inputmeta.conformance.campaign.known import KnownFailures, KnownFailuresError
 from inputmeta.conformance.cases.files import CaseError
+from inputmeta.conformance.cases.request import WantsError
 from inputmeta.conformance.commands.main import HELP_NAMES
 from inputmeta.conformance.console import fail
 from inputmeta.conformance.subjects import SubjectError
@@ -136,5 +137,7 @@ def one_line_errors() -> Iterator[None]:
         yield
     except SubjectError as error:
         raise fail(str(error), exits.NO_SUBJECT) from error
+    except WantsError as error:
+        raise fail(str(error), exits.REFUSED) from error
     except (CaseError, KnownFailuresError) as error:
         raise fail(str(error)) from error
