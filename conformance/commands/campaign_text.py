@@ -9,7 +9,7 @@ from rich.progress import Progress
 
 from inputmeta.conformance import exits
 from inputmeta.conformance.campaign.fuzz import Campaign
-from inputmeta.conformance.campaign.judging import Known, Run
+from inputmeta.conformance.campaign.judging import Known, Run, tell
 from inputmeta.conformance.cases.model import Origin
 from inputmeta.conformance.check.verdicts import Verdict
 from inputmeta.conformance.console import say
@@ -83,16 +83,7 @@ def conclude(campaign: Campaign, run: Run) -> int:
         say(str(Known(signature, entry)))
     run.failing |= campaign.known_seen.keys()
     origin = Origin(found_by="fuzz", seed=campaign.seed, minimised_by="hypothesis")
-    new = 0
-    for failure in campaign.failures.by_size():
-        told = run.judge(failure, origin=origin)
-        if isinstance(told, Known):
-            run.failing.add(told.signature)
-            say(str(told))
-            continue
-        run.failing.add(told.finding.signature)
-        new += 1
-        say(f"\n{told}")
+    new = tell(run, campaign.failures.by_size(), origin=origin)
     if campaign.lost is not None:
         say(f"the subject could not be started again: {campaign.lost}")
     if new:

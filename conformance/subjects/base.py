@@ -83,8 +83,8 @@ def without_refusals(claims: Capabilities) -> Capabilities:
 def refuses_problem(claims: Capabilities) -> str | None:
     """What is wrong with the preconditions that a subject claims to check, or None.
 
-    >>> refuses_problem(Capabilities(frozenset(), frozenset(), refuses=frozenset({"P-LENGTH"})))
-    "capabilities.refuses: there is no 'P-LENGTH'; there are P-RATIO, P-LEN, P-TABLE, P-STATE, P-NGRAM, P-INT32, P-OUT"
+    >>> refuses_problem(Capabilities(frozenset(), frozenset(), refuses=frozenset({"lengths"})))
+    "capabilities.refuses: there is no 'lengths'; there are P-RATIO, P-LEN, P-TABLE, P-STATE, P-NGRAM, P-INT32, P-OUT"
     """
     unknown = sorted(claims.refuses - oracle.PRECONDITIONS.keys())
     if not unknown:
