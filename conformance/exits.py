@@ -1,5 +1,7 @@
 """Exit codes of the command line. They fit ``git bisect run``: 125 skips a revision that cannot be tested."""
 
+import textwrap
+
 CONFORMS = 0
 DIFFERS = 1
 BAD_USAGE = 2
@@ -25,5 +27,8 @@ MEANINGS = {
 }
 """What each code says."""
 
-EXPLANATION = "| exit code | says |\n|---|---|\n" + "\n".join(f"| {code} | {says} |" for code, says in MEANINGS.items())
-"""The codes as a table in Markdown."""
+EXPLANATION = "\n".join(
+    textwrap.fill(says.replace("`", ""), 76, initial_indent=f"{code:5}  ", subsequent_indent=" " * 7)
+    for code, says in MEANINGS.items()
+)
+"""The codes as a table of 76 columns."""

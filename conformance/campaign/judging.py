@@ -25,7 +25,7 @@ from inputmeta.conformance.cases.request import store_case
 from inputmeta.conformance.check.report import MOST_NAMES, describe, describe_briefly
 from inputmeta.conformance.check.runner import Outcome
 from inputmeta.conformance.check.verdicts import Finding, Verdict
-from inputmeta.conformance.console import notice, plain_text, say
+from inputmeta.conformance.console import notice, plain_text, remark, say
 from inputmeta.conformance.subjects import Subject
 from inputmeta.conformance.version import VERSION
 from inputmeta.conformance.workers.target import Target
@@ -281,7 +281,7 @@ def tell(
         )
         if isinstance(told, Known):
             run.failing |= {told.signature} if file is None else set()
-            say(f"{told} ({plain_text(str(file))})" if file is not None else str(told))
+            remark(f"{told} ({plain_text(str(file))})" if file is not None else str(told))
             new += tell(run, follow, origin=origin, file=file, examine=examine)
             continue
         if heading and not new:

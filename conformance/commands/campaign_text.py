@@ -12,7 +12,7 @@ from inputmeta.conformance.campaign.fuzz import Campaign
 from inputmeta.conformance.campaign.judging import Known, Run, tell
 from inputmeta.conformance.cases.model import Origin
 from inputmeta.conformance.check.verdicts import Verdict
-from inputmeta.conformance.console import say
+from inputmeta.conformance.console import remark, say
 from inputmeta.conformance.generate.profile import REFUSALS
 
 
@@ -80,7 +80,7 @@ def coverage_text(campaign: Campaign, detail: Detail) -> str:
 def conclude(campaign: Campaign, run: Run) -> int:
     """Judge the failures of a campaign, the smallest case first; its exit code."""
     for signature, entry in sorted(campaign.known_seen.items()):
-        say(str(Known(signature, entry)))
+        remark(str(Known(signature, entry)))
     run.failing |= campaign.known_seen.keys()
     origin = Origin(found_by="fuzz", seed=campaign.seed, minimised_by="hypothesis")
     new = tell(run, campaign.failures.by_size(), origin=origin)

@@ -11,13 +11,15 @@ from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
+from typer.core import TyperGroup
 
 from inputmeta.conformance import exits
 from inputmeta.conformance.campaign.known import KnownFailures, KnownFailuresError
 from inputmeta.conformance.cases.files import CaseError
 from inputmeta.conformance.cases.request import WantsError
-from inputmeta.conformance.commands.main import HELP_NAMES
-from inputmeta.conformance.console import fail
+from inputmeta.conformance.check.verdicts import Verdict
+from inputmeta.conformance.commands.main import HELP_NAMES, HelpContext
+from inputmeta.conformance.console import coloured, fail, quieted
 from inputmeta.conformance.subjects import SubjectError
 from inputmeta.conformance.workers import target
 from inputmeta.conformance.workers.target import Target
@@ -35,7 +37,7 @@ PathOption = Annotated[
     list[ConstructionPath] | None,
     typer.Option("--path", "-p", help="construction path; may be repeated; all that the subject claims if left out"),
 ]
-SubjectOption = Annotated[str | None, typer.Option("--subject", "-s", help="what is tested", show_default="engine")]
+SubjectOption = Annotated[str | None, typer.Option("--subject", "-s", help="what is tested; engine if left out")]
 CommandOption = Annotated[
     str | None,
     typer.Option("--subject-command", help="a program that speaks the protocol, instead of --subject"),
@@ -57,17 +59,40 @@ WriteKnownOption = Annotated[
     Path | None,
     typer.Option("--write-known-failures", metavar="FILE", help="write the present failures as such a file"),
 ]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="say nothing but failures and a last line")]
 SaveDirOption = Annotated[Path, typer.Option(help="where failing cases and the journal are")]
 
 SAVE_DIR = Path("inputmeta-failures")
+
+_WRONG = "|".join(verdict for verdict in Verdict if verdict not in (Verdict.PASS, Verdict.UNSUPPORTED, Verdict.KNOWN))
+VERDICT_STYLES = {
+    rf"(?m)^(?:{_WRONG})(?=:)|^FAILED\b": "bold red",
+    rf"\b(?:{_WRONG}) [1-9]\d*|\b[1-9]\d* failed\b": "red",
+    r"(?m)^PASS\b|^ok\b|\bPASS [1-9]\d*|\b[1-9]\d* passed\b": "green",
+    r"(?m)^(?:KNOWN|UNSUPPORTED)\b": "yellow",
+}
+"""How a terminal shows what is right and what is wrong, by patterns."""
+
+
+class Group(TyperGroup):
+    """Commands of one file; a list of them has the whole first paragraph of each, which would be cut otherwise."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401 - typer names no type for it
+        """The command of a name."""
+        command = super().get_command(ctx, cmd_name)
+        if command is not None and command.help:
+            command.short_help = " ".join(command.help.partition("\n\n")[0].split())
+            command.context_class = HelpContext
+        return command
 
 
 def command_app(help: str | None = None) -> typer.Typer:
     """The application of one file of commands."""
     return typer.Typer(
+        cls=Group,
         no_args_is_help=help is not None,
         add_completion=False,
-        rich_markup_mode="markdown",
+        rich_markup_mode=None,
         help=help,
         context_settings=HELP_NAMES,
     )
@@ -113,12 +138,12 @@ def with_target(
             chosen["subject"] = chosen["subject"] or target.SUBJECT
             if in_process and chosen["command"] is not None:
                 chosen["in_process"] = False  # it was not asked for
-            with one_line_errors():
+            with quieted(given.pop("quiet")), one_line_errors():
                 command(target=Target(**chosen), **given)
 
         added = [
             Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-            for name, (annotation, default) in options.items()
+            for name, (annotation, default) in (options | {"quiet": (QuietOption, False)}).items()
         ]
         parameters = [*(p for p in own if p.default is p.empty), added[0]]
         parameters += [p for p in own if p.default is not p.empty] + added[1:]
@@ -132,9 +157,10 @@ def with_target(
 
 @contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Whatever a command cannot go on with, as one line on stderr and an exit code."""
+    """Whatever a command cannot go on with, as one line on stderr and an exit code. Verdicts have their colours."""
     try:
-        yield
+        with coloured(VERDICT_STYLES):
+            yield
     except SubjectError as error:
         raise fail(str(error), exits.NO_SUBJECT) from error
     except WantsError as error:

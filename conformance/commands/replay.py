@@ -14,7 +14,7 @@ from inputmeta.conformance.cases.model import Case
 from inputmeta.conformance.cases.request import broken_by, load_wanted
 from inputmeta.conformance.check.runner import Outcome
 from inputmeta.conformance.commands import options
-from inputmeta.conformance.console import notice, plain_text, say
+from inputmeta.conformance.console import conclusion, notice, plain_text, remark, say
 from inputmeta.conformance.workers.target import Target
 
 app = options.command_app()
@@ -64,16 +64,17 @@ def run_files(run: Run, loaded: list[tuple[Path, Case]]) -> int:
     def tell(file: Path | None, _case: Case, outcome: Outcome) -> None:
         path = plain_text(str(file))  # a name may hold what would be a line of its own
         if not outcome.ran:
-            say(f"UNSUPPORTED {path}: {run.subject.name} does not claim {outcome.left_out}")
+            remark(f"UNSUPPORTED {path}: {run.subject.name} does not claim {outcome.left_out}")
         elif not outcome.findings:
             left = f"; not claimed: {outcome.left_out}" if outcome.left_out else ""
             compared = f"{outcome.steps} steps, {len(outcome.keys)} fields, {outcome.cells} cells"
-            say(f"PASS {path}: {refused_text(outcome, compared)}{left}")
+            remark(f"PASS {path}: {refused_text(outcome, compared)}{left}")
 
     counts = run_cases(run, loaded, examine=False, on_case=tell)
     passing = run.known.passing()
     for entry in passing:
         say(run.known.complaint(entry))
+    conclusion(f"{len(loaded)} cases: {counts}")
     if counts.failed or passing:
         return exits.DIFFERS
     return exits.CONFORMS if counts.ran else exits.NOTHING_RAN

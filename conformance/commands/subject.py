@@ -11,7 +11,7 @@ import typer
 
 from inputmeta.conformance import exits
 from inputmeta.conformance.commands import options
-from inputmeta.conformance.console import say
+from inputmeta.conformance.console import conclusion, remark, say
 from inputmeta.conformance.subjects.entry_points import distribution_name, installed
 from inputmeta.conformance.subjects.loading import BUNDLED
 from inputmeta.conformance.workers.process import Worker
@@ -71,9 +71,14 @@ def check_subject(
         failed = failed or bool(result.problems)
         results.append(dataclasses.asdict(result))
         if not as_json:
-            show(result.name, result.meaning, result.problems, result.skipped, say)
+            write = say if result.problems else remark
+            show(result.name, result.meaning, result.problems, result.skipped, write)
     if as_json:
         say(json.dumps(results, indent=1))
+    else:
+        wrong = sum(bool(result["problems"]) for result in results)
+        left = sum(result["skipped"] is not None for result in results)
+        conclusion(f"{len(results)} checks: {len(results) - wrong - left} passed, {wrong} failed, {left} skipped")
     raise typer.Exit(exits.DIFFERS if failed else exits.CONFORMS)
 
 

@@ -18,7 +18,7 @@ from inputmeta.conformance.campaign.trace import TraceResult, replay_trace
 from inputmeta.conformance.cases.request import store_case
 from inputmeta.conformance.commands import options
 from inputmeta.conformance.commands.trace_progress import TraceProgress, summary_lines
-from inputmeta.conformance.console import fail, say
+from inputmeta.conformance.console import conclusion, fail, is_quiet, remark, say
 from inputmeta.conformance.trace import TraceError, TraceOptions, count_requests, read_trace
 from inputmeta.conformance.workers.target import Target
 
@@ -83,15 +83,17 @@ def trace(
             yoco_prefill_keep_tokens=keep,
         )
         with target.open() as tested:
-            say(f"trace {file.name}: subject {tested.name}, seed {seed}, rows {rows}, drafts {drafts}")
+            remark(f"trace {file.name}: subject {tested.name}, seed {seed}, rows {rows}, drafts {drafts}")
             lines = count_requests(file)
             total = lines if limit is None else min(lines, limit)
-            with TraceProgress(total) as progress:
+            with TraceProgress(total, quiet=is_quiet()) as progress:
                 result = replay_trace(read_trace(file), chosen, tested, progress, save_case=save_case)
-            say("\n".join(summary_lines(result)))
+            summary = summary_lines(result)
+            remark("\n".join(summary))
             # A case holds one step, which a worker can be sent.
             run = Run(Session(tested), replace(target, in_process=False), save_dir)
             code = conclude(run, result, save_case)
+            conclusion(f"trace {file.name}: {summary[-1]}")
     except (TraceError, ValueError) as error:
         raise fail(str(error)) from error
     raise typer.Exit(code)
