@@ -6,8 +6,9 @@ import errno
 import os
 import sys
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TextIO
 
 from inputmeta.conformance.exits import BAD_USAGE, CLOSED_PIPE, TOOL_FAILED
@@ -34,10 +35,76 @@ def readable(text: str) -> str:
     return "\n".join(line if line.isprintable() else plain_text(line) for line in text.split("\n"))
 
 
-def say(text: str) -> None:
-    """One or more lines to stdout, never wrapped or coloured: they are read by programs too."""
+@dataclass
+class _Manner:
+    """How things are said."""
+
+    quiet: bool = False
+    styles: Mapping[str, str] = field(default_factory=dict)
+
+
+_manner = _Manner()
+
+
+@contextmanager
+def quieted(quiet: bool = True) -> Iterator[None]:
+    """Within, :func:`remark` and progress say nothing if ``quiet``."""
+    before, _manner.quiet = _manner.quiet, quiet
     try:
-        write(sys.stdout, readable(text) + "\n")
+        yield
+    finally:
+        _manner.quiet = before
+
+
+@contextmanager
+def coloured(styles: Mapping[str, str]) -> Iterator[None]:
+    """Within, what matches a pattern has its style, on a terminal that has colours."""
+    before, _manner.styles = _manner.styles, styles
+    try:
+        yield
+    finally:
+        _manner.styles = before
+
+
+def is_quiet() -> bool:
+    """Whether only failures and the last line are wanted."""
+    return _manner.quiet
+
+
+def remark(text: str) -> None:
+    """What is said unless only failures are wanted."""
+    if not _manner.quiet:
+        say(text)
+
+
+def conclusion(text: str) -> None:
+    """The last line where only failures are wanted; otherwise remarks have said as much."""
+    if _manner.quiet:
+        say(text)
+
+
+def in_colour(text: str) -> str:
+    """``text`` with the present styles, if stdout is a terminal with colours and ``NO_COLOR`` is not set."""
+    if not _manner.styles or not sys.stdout.isatty():
+        return text
+    from rich.console import Console  # noqa: PLC0415 - most calls need none of it
+    from rich.text import Text  # noqa: PLC0415
+
+    console = Console(file=sys.stdout, highlight=False)
+    if console.color_system is None or console.no_color:
+        return text
+    body = Text(text)
+    for pattern, style in _manner.styles.items():
+        body.highlight_regex(pattern, style)
+    with console.capture() as captured:
+        console.print(body, soft_wrap=True, end="")
+    return captured.get()
+
+
+def say(text: str) -> None:
+    """One or more lines to stdout, never wrapped, and coloured on a terminal alone: they are read by programs too."""
+    try:
+        write(sys.stdout, in_colour(readable(text)) + "\n")
     except OSError as error:
         # What the interpreter flushes when it ends must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -89,7 +156,7 @@ def progress(total: float | None) -> Iterator[Progress]:
         TimeElapsedColumn(),
         console=stderr,
         transient=True,
-        disable=not stderr.is_terminal,
+        disable=_manner.quiet or not stderr.is_terminal,
     )
     with bar:
         bar.add_task("", total=total)

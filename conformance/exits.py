@@ -1,5 +1,7 @@
 """Exit codes of the command line. They fit ``git bisect run``: 125 skips a revision that cannot be tested."""
 
+import textwrap
+
 CONFORMS = 0
 DIFFERS = 1
 BAD_USAGE = 2
@@ -24,7 +26,7 @@ MEANINGS = {
     DIFFERS: "differs (any verdict other than PASS, UNSUPPORTED and KNOWN); a known failure is out of date (`check`, "
     "`replay`); an adapter breaks its contract (`subject check`); `corpus lint` or `fmt --check` found something",
     BAD_USAGE: "bad usage, or a file that cannot be used",
-    REFUSED: "`oracle`, `replay --valid`: a case breaks a precondition",
+    REFUSED: "`oracle`, `replay --valid`: a case breaks a precondition; a case is not what its `wants` says",
     NOTHING_RAN: "nothing was checked: the subject claims nothing of it",
     TOOL_FAILED: "the tool itself failed: a full device, an output that cannot be written, no memory; it says "
     "nothing about the subject",
@@ -33,5 +35,8 @@ MEANINGS = {
 }
 """What each code says."""
 
-EXPLANATION = "| exit code | says |\n|---|---|\n" + "\n".join(f"| {code} | {says} |" for code, says in MEANINGS.items())
-"""The codes as a table in Markdown."""
+EXPLANATION = "\n".join(
+    textwrap.fill(says.replace("`", ""), 76, initial_indent=f"{code:5}  ", subsequent_indent=" " * 7)
+    for code, says in MEANINGS.items()
+)
+"""The codes as a table of 76 columns."""

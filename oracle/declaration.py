@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from .formulas import READS
 from .inputs import PATHS, MetadataConfig, Path
 from .units import Ratio
 
@@ -154,6 +155,23 @@ class Field:
         if path == "prompt" and config.cp_size > 1 and "mirror" in others:
             return others["mirror"]
         return others.get(path, self.formula)
+
+    def reads(self, path: Path, config: MetadataConfig) -> frozenset[str]:
+        """The formulas from whose values the cells are computed on a path, directly or not, the field's own left out.
+
+        Mirrored rows are chosen by F-ZIGZAG.
+        """
+        own = self.formula_on(path, config)
+        found: set[str] = set()
+        waiting = [own, *self.formulas]
+        if self.layout(path, config).rows in ("mirror", "consumer_mirror"):
+            waiting.append("F-ZIGZAG")
+        while waiting:
+            formula = waiting.pop()
+            if formula not in found:
+                found.add(formula)
+                waiting += READS.get(formula, ())
+        return frozenset(found - {own})
 
     def layout(self, path: Path, config: MetadataConfig) -> Layout:
         """Row kind and symbolic shape on a path: mirrored rows replace query rows under CP."""

@@ -104,6 +104,25 @@ FORMULAS: dict[str, str] = {
 }
 """Formula name -> its text."""
 
+READS: dict[str, tuple[str, ...]] = {
+    "F-IDS": ("F-POS",),
+    "F-NGRAM": ("F-POS",),
+    "F-CDEC": ("F-POS",),
+    "F-RING": ("F-POS",),
+    "F-PIVOT": ("F-POS",),
+    "F-SWADEC": ("F-POS",),
+    "F-KS": ("F-POS",),
+    "F-KLEN": ("F-POS", "F-KS", "F-MIRRORKS"),
+    "F-CAOFF": ("F-POS", "F-BLOCKS", "F-KS"),
+    "F-CTXLEN": ("F-POS",),
+    "F-REVERSE": ("F-ZIGZAG",),
+    "F-MIRRORKS": ("F-ZIGZAG", "F-KS"),
+    "F-COMPACT": ("F-CLIP",),
+    "F-CONTRIB": ("F-ZIGZAG", "F-CLIP"),
+}
+"""Formula name -> the formulas whose values it is computed from, beside those that the declaration of a field names: a
+wrong value of the second makes one of the first."""
+
 PRECONDITIONS: dict[str, str] = {
     "P-RATIO": (
         "block_size >= 1; every ratio >= 1 and divides block_size; at least one ratio; "

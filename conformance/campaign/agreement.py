@@ -81,6 +81,8 @@ class Agreement:
     cases: int = 0
     unsupported: Counter[str] = field(default_factory=Counter)
     """Steps that a party does not claim, by label."""
+    outside: Counter[str] = field(default_factory=Counter)
+    """Steps that break only preconditions that a party does not claim to check, by label."""
 
     @property
     def parties(self) -> list[str]:
@@ -102,17 +104,22 @@ class Agreement:
         self.cases += 1
         for index in range(len(case.steps)):
             request = step_request(case, index, in_place=False)  # a table width is a property of a caller's buffers
+            broken = {error.condition for error in request.violations()}
             able = {}
             for label, subject in self.subjects.items():
-                if subject.capabilities.lacks(request.path, request.config, request.sequences) is None:
+                claims = subject.capabilities
+                if broken and not claims.must_refuse(broken):
+                    self.outside[label] += 1
+                elif claims.lacks(request.path, request.config, request.sequences) is None:
                     able[label] = subject
                 else:
                     self.unsupported[label] += 1
             if able:
-                self._run_step(case, index, request, able)
+                self._run_step(case, index, request, able, broken)
 
-    def _run_step(self, case: Case, step: int, request: Request, able: Mapping[str, Subject]) -> None:
-        broken = {error.condition for error in request.violations()}
+    def _run_step(
+        self, case: Case, step: int, request: Request, able: Mapping[str, Subject], broken: AbstractSet[str]
+    ) -> None:
         given = {label: build(subject, request, step) for label, subject in able.items()}
         beyond = [label for label, a in given.items() if isinstance(a, Finding) and a.verdict is Verdict.UNSUPPORTED]
         for label in beyond:

@@ -20,10 +20,13 @@ from inputmeta.conformance.campaign.reduce import shortest, suffixes
 from inputmeta.conformance.campaign.session import Mark, Session
 from inputmeta.conformance.cases.model import Case
 from inputmeta.conformance.cases.model import Sequence as CaseSequence
+from inputmeta.conformance.check.report import sequences_at_fault
 from inputmeta.conformance.check.verdicts import Finding, Verdict
 
 TIMES = 5
 SEARCH_SECONDS = 60.0
+CUT_SECONDS = 20.0
+"""To find the fewest sequences of a large batch."""
 REPEATS = (2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32)
 """How often a case's own steps are repeated in the search."""
 
@@ -229,6 +232,37 @@ def flaky(finding: Finding, case: Case, count: int, times: int, note: str) -> Ex
     """A failure that comes back ``count`` of ``times`` times."""
     detail = f"{finding.verdict} came back {count} of {times} times: {finding.detail}"
     return Examined(replace(finding, verdict=Verdict.FLAKY, detail=detail), case, f"{count} of {times}", note)
+
+
+def cut_down(session: Session, failure: Failure, seconds: float = CUT_SECONDS) -> Failure:
+    """The failure on the fewest sequences that still show it; the best so far after ``seconds``, between two runs.
+
+    As it is where the inputs of F-GATHER are those of all sequences, or where running the case alone does not show it.
+    """
+    end = time.monotonic() + seconds
+    best = failure
+    case, signature = failure.case, failure.finding.signature
+
+    def provokes(places: Sequence[tuple[int, int]]) -> bool:
+        nonlocal best
+        if time.monotonic() >= end:
+            return False
+        fewer = with_only(case, places)
+        findings = session.run(fewer).findings
+        found = next((seen for seen in findings if seen.signature == signature), None)
+        if found is not None:
+            title = f"{case.title}; cut down to {len(places)} of {len(every)} sequences"
+            fewer = msgspec.structs.replace(fewer, title=title)
+            best = replace(failure, finding=found, case=fewer, beside=frozenset(seen.signature for seen in findings))
+        return found is not None
+
+    every = [(index, place) for index, step in enumerate(case.steps) for place in range(len(step))]
+    if any(case.gather) or len(every) < 2:
+        return failure
+    likely = [(failure.finding.step, place) for place in sequences_at_fault(case, failure.finding)[:1]]
+    if not likely or not provokes(likely):
+        shortest(every, provokes)
+    return best
 
 
 def with_only(case: Case, places: Sequence[tuple[int, int]]) -> Case:

@@ -78,6 +78,7 @@ class Campaign:
             self.verdicts[Verdict.PASS] += 1
         self.known.saw(case, ran=outcome.ran)
         new = []
+        beside = frozenset(finding.signature for finding in outcome.findings)
         for finding in outcome.findings:
             entry = self.known.match(finding, case)
             self.verdicts[Verdict.KNOWN if entry else finding.verdict] += 1
@@ -85,7 +86,7 @@ class Campaign:
                 self.known_seen[finding.signature] = entry
             elif finding.signature not in self.passed_over:
                 new.append(finding)
-                self.failures.note(finding, case, self.session.mark(), seconds)
+                self.failures.note(finding, case, self.session.mark(), seconds, beside)
         return new
 
 

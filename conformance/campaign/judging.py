@@ -15,20 +15,23 @@ from pathlib import Path
 import msgspec
 
 from inputmeta.conformance.campaign.examine import TIMES, Examined, Examiner
-from inputmeta.conformance.campaign.failures import Failure
+from inputmeta.conformance.campaign.failures import Failure, roots
 from inputmeta.conformance.campaign.journal import Journal, recover
 from inputmeta.conformance.campaign.known import KnownFailure, KnownFailures
 from inputmeta.conformance.campaign.session import Session
 from inputmeta.conformance.cases.files import case_id
 from inputmeta.conformance.cases.model import Case, Origin
 from inputmeta.conformance.cases.request import store_case
-from inputmeta.conformance.check.report import describe
+from inputmeta.conformance.check.report import MOST_NAMES, describe, describe_briefly
 from inputmeta.conformance.check.runner import Outcome
 from inputmeta.conformance.check.verdicts import Finding, Verdict
-from inputmeta.conformance.console import notice, plain_text, say
+from inputmeta.conformance.console import notice, plain_text, remark, say
 from inputmeta.conformance.subjects import Subject
 from inputmeta.conformance.version import VERSION
 from inputmeta.conformance.workers.target import Target
+
+MOST_DESCRIBED = 3
+"""Findings on one case that are described; of those after them only the signature is said."""
 
 
 @dataclass(frozen=True)
@@ -83,12 +86,20 @@ class Run:
             self.known.rewritten(self.failing).save(write)
 
     def judge(
-        self, failure: Failure, *, origin: Origin | None = None, file: Path | None = None, examine: bool = True
+        self,
+        failure: Failure,
+        *,
+        origin: Origin | None = None,
+        file: Path | None = None,
+        examine: bool = True,
+        follow: Sequence[Finding] = (),
+        briefly: bool = False,
     ) -> Report | Known:
         """The report on a failure, its case saved; or that it is known, as seen or as what it turns out to be.
 
         ``file``: where the case is already. ``origin``: what found a case that is none of a file; ``found_by`` is the
-        command. ``examine`` False: neither replayed nor labelled, the case is stored as it is.
+        command. ``examine`` False: neither replayed nor labelled, the case is stored as it is. ``follow``: findings
+        that may follow from this one. ``briefly``: its case was described with another finding.
 
         Raises:
             SubjectError: the subject cannot be started any more.
@@ -99,17 +110,20 @@ class Run:
             return Known(failure.finding.signature, entry)
         if not examine:
             files = [store_case(failure.case, self.save_dir)] if file is None else [file]
-            text = describe(failure.finding, failure.case, replay_command(files, self.target))
-            return Report(failure.finding, tuple(files), text)
+            return self._report(failure.finding, failure.case, files, "", follow, briefly=briefly)
         examined = self._examined(failure, from_file=file is not None)
         if examined.finding.verdict is Verdict.FLAKY:
             entry = self.known.match(examined.finding, failure.case)
             if entry is not None:
                 return Known(examined.finding.signature, entry)
-        if file is not None and examined.case == failure.case and not examined.before:
-            return self._report(examined, failure.case, [file])
+        label = f"{examined.label}: {examined.note}"
+        same = examined.case == failure.case and not examined.before
+        briefly = briefly and same
+        if file is not None and same:
+            return self._report(examined.finding, failure.case, [file], label, follow, briefly=briefly)
         case = titled(examined, self.subject.name, origin or Origin(found_by="check"))
-        return self._report(examined, case, [store_case(each, self.save_dir) for each in (*examined.before, case)])
+        files = [store_case(each, self.save_dir) for each in (*examined.before, case)]
+        return self._report(examined.finding, case, files, label, follow, briefly=briefly)
 
     def _examined(self, failure: Failure, *, from_file: bool) -> Examined:
         """The label of a failure. Of files that show one signature the first is replayed in full, the others once."""
@@ -119,10 +133,21 @@ class Run:
             self.labelled.add(signature)
         return Examiner(self.session, times=times).examine(failure)
 
-    def _report(self, examined: Examined, case: Case, files: Sequence[Path]) -> Report:
-        label = f"{examined.label}: {examined.note}"
-        text = describe(examined.finding, case, replay_command(files, self.target), label)
-        return Report(examined.finding, tuple(files), text)
+    def _report(
+        self,
+        finding: Finding,
+        case: Case,
+        files: Sequence[Path],
+        label: str,
+        follow: Sequence[Finding],
+        *,
+        briefly: bool,
+    ) -> Report:
+        if briefly:
+            text = describe_briefly(finding, case, label, follow)
+        else:
+            text = describe(finding, case, replay_command(files, self.target), label, follow)
+        return Report(finding, tuple(files), text)
 
 
 @contextmanager
@@ -164,6 +189,8 @@ class CaseCounts:
     passed: int = 0
     failed: int = 0
     unsupported: int = 0
+    outside: int = 0
+    """Cases of steps that were left out: the subject claims to check none of the preconditions that they break."""
     known: int = 0
     cells: int = 0
     signatures: Counter[str] = field(default_factory=Counter)
@@ -177,6 +204,7 @@ class CaseCounts:
     def __str__(self) -> str:
         """``12 passed, 0 failed, 1 unsupported``."""
         text = f"{self.passed} passed, {self.failed} failed, {self.unsupported} unsupported"
+        text += f", {self.outside} outside the claims" if self.outside else ""
         return text + (f", {self.known} known" if self.known else "")
 
 
@@ -202,7 +230,8 @@ def run_cases(
             run.failing.add(case_id(case))
         new = report_findings(run, file, case, outcome, examine=examine)
         counts.signatures.update(new)
-        counts.unsupported += not outcome.ran
+        counts.outside += outcome.all_outside
+        counts.unsupported += not outcome.ran and not outcome.all_outside
         counts.failed += bool(new)
         counts.known += bool(outcome.findings) and not new
         counts.passed += outcome.ran and not outcome.findings
@@ -213,14 +242,59 @@ def run_cases(
 def report_findings(run: Run, file: Path | None, case: Case, outcome: Outcome, *, examine: bool) -> list[str]:
     """Report the findings on a case, those that are known in a line; the signatures of the others."""
     mark = run.session.mark()
+    beside = frozenset(finding.signature for finding in outcome.findings)
+    failures = [Failure.seen(finding, case, mark, beside=beside) for finding in outcome.findings]
+    heading = f"{plain_text(file.name)}: {case.title}" if examine and file is not None else ""
+    return tell(run, failures, file=file, examine=examine, heading=heading)
+
+
+def tell(
+    run: Run,
+    failures: Sequence[Failure],
+    *,
+    origin: Origin | None = None,
+    file: Path | None = None,
+    examine: bool = True,
+    heading: str = "",
+) -> list[str]:
+    """Report failures: those that are known in a line, those that may follow from another with it.
+
+    Of several on one case the first is described in full, the next ones briefly, and the rest are named. ``heading``:
+    said before the first. The other arguments as of :meth:`Run.judge`. Returns the signatures that no entry knows.
+    """
+    known = [failure for failure in failures if run.known.match(failure.finding, failure.case) is not None]
     new: list[str] = []
-    for finding in outcome.findings:
-        told = run.judge(Failure.seen(finding, case, mark), file=file, examine=examine)
+    described: Counter[str] = Counter()
+    unsaid: list[str] = []
+    for failure, follow in [
+        *((failure, ()) for failure in known),
+        *((root.failure, root.follow) for root in roots([failure for failure in failures if failure not in known])),
+    ]:
+        same = described[case_id(failure.case)]
+        told = run.judge(
+            failure,
+            origin=origin,
+            file=file,
+            examine=examine,
+            follow=[other.finding for other in follow],
+            briefly=same > 0,
+        )
         if isinstance(told, Known):
-            say(f"{told} ({plain_text(str(file))})" if file is not None else str(told))
+            run.failing |= {told.signature} if file is None else set()
+            remark(f"{told} ({plain_text(str(file))})" if file is not None else str(told))
+            new += tell(run, follow, origin=origin, file=file, examine=examine)
             continue
-        if not new and examine and file is not None:
-            say(f"{plain_text(file.name)}: {case.title}")
-        say(str(told))
-        new.append(finding.signature)
+        if heading and not new:
+            say(heading)
+        signatures = [told.finding.signature if file is None else failure.finding.signature]
+        signatures += [other.finding.signature for other in follow]
+        run.failing |= set(signatures) if file is None else set()
+        new += signatures
+        described[case_id(failure.case)] += 1
+        if same < MOST_DESCRIBED:
+            say(f"\n{told}" if file is None and not same else str(told))
+        else:
+            unsaid.append(told.finding.signature)
+    if unsaid:
+        say(f"and {len(unsaid)} more: {', '.join(unsaid[:MOST_NAMES])}" + ", …" * (len(unsaid) > MOST_NAMES))
     return new

@@ -96,8 +96,9 @@ def replay_trace(
         new = [found for found in findings if found.signature not in result.failures]
         if new:
             case = step_case(step, config, options.seed)
+            beside = frozenset(found.signature for found in findings)
             for found in new:
-                result.failures.note(found.at_step(0), case)
+                result.failures.note(found.at_step(0), case, beside=beside)
         result.seconds = time.perf_counter() - started
         if on_step is not None:
             on_step(step, result)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.resources import files
 from pathlib import Path
+
+import msgspec
 
 from inputmeta import oracle
 from inputmeta.conformance.cases.files import CaseError, case_id, case_schema, format_case, load_case, save_case
 from inputmeta.conformance.cases.model import Case
-from inputmeta.conformance.cases.request import complete_case
+from inputmeta.conformance.cases.request import WantsError, complete_case, load_wanted, require_wanted, wants_of
 
 SCHEMA_FILE = "case.schema.json"
 BUG_CLASSES = {
@@ -54,10 +56,13 @@ def case_files(folder: Path) -> list[Path]:
     return found
 
 
-def load_corpus(folder: Path) -> Iterator[tuple[Path, Case]]:
-    """Every case of a corpus with its file; raises :class:`CaseError` at the first that cannot be used."""
+def load_corpus(folder: Path, load: Callable[[Path], Case] = load_wanted) -> Iterator[tuple[Path, Case]]:
+    """Every case of a corpus with its file; raises :class:`CaseError` at the first that cannot be used.
+
+    ``load``: reads a file; as it is, or (by default) as one to be run.
+    """
     for path in case_files(folder):
-        yield path, load_case(path)
+        yield path, load(path)
 
 
 def schema_text() -> str:
@@ -66,14 +71,14 @@ def schema_text() -> str:
 
 
 def add_case(case: Case, folder: Path) -> Path:
-    """Complete a case and store it under a name made from its title. Returns the new file.
+    """Complete a case, what it wants included, and store it under a name made from its title. Returns the new file.
 
     Raises:
         CaseError: it has no title, or the corpus already holds the same content.
     """
     if not case.title:
         raise CaseError("at $.title: a corpus case says what it guards")
-    complete = complete_case(case)
+    complete = complete_case(msgspec.structs.replace(case, wants=wants_of(case)))
     for path in sorted(folder.glob("*.json")):
         if load_case(path).id == complete.id:
             raise CaseError(f"{path}: already holds this case")
@@ -97,7 +102,7 @@ def slug(title: str) -> str:
 def format_corpus(folder: Path, *, check: bool) -> list[Path]:
     """Bring ids, expectations, layout and the schema up to date; returns the files that (would) change."""
     changed = []
-    for path, case in load_corpus(folder):
+    for path, case in load_corpus(folder, load_case):
         text = format_case(complete_case(case))
         if path.read_text(encoding="utf-8") != text:
             changed.append(path)
@@ -141,6 +146,10 @@ def lint_case(case: Case, path: Path) -> Iterator[str]:
         yield "at $.tags: a corpus case names the formulas, preconditions or bug classes it guards"
     known = {*oracle.FORMULAS, *oracle.PRECONDITIONS, *BUG_CLASSES}
     yield from (f"at $.tags: {tag} is no formula, precondition or bug class" for tag in case.tags if tag not in known)
+    try:
+        require_wanted(case)
+    except WantsError as error:
+        yield str(error)
     if case.id != case_id(case):
         yield f"at $.id: {case.id!r}, but the content has {case_id(case)}; run corpus fmt"
     complete = complete_case(case)

@@ -208,7 +208,7 @@ def _fits(data: Cell | tuple[Any, ...], shape: tuple[int, ...]) -> bool:
 def case_id(case: Case) -> str:
     """Content hash of what the case means: path, configuration, steps, gather inputs and table width.
 
-    Title, tags, origin and the cached expectation do not count. 16 hexadecimal digits.
+    Title, ``wants``, tags, origin and the cached expectation do not count. 16 hexadecimal digits.
     """
     meaning = (case.path, case.config, case.steps, case.gather, case.max_num_blocks)
     return hashlib.sha256(msgspec.json.encode(meaning, order="deterministic")).hexdigest()[:16]

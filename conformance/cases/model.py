@@ -108,12 +108,15 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """A case file. ``expected`` is a cache of the oracle's answer, one entry a step; ``corpus lint`` checks it.
 
     ``gather`` holds the inputs of F-GATHER, one entry a step, for ``decode_zos`` only. ``max_num_blocks`` is the
-    width of the caller's ``block_tables`` buffer in blocks (I-4); null: as wide as the batch needs.
+    width of the caller's ``block_tables`` buffer in blocks (I-4); null: as wide as the batch needs. ``wants`` says
+    whether the case is to be refused, because at least one step breaks a precondition, or valid in every step; without
+    it the steps themselves say so. One that contradicts its steps is an error, and is not run.
     """
 
     schema: Literal["inputmeta-case/1"]
     id: Annotated[str, msgspec.Meta(max_length=64)] = ""
     title: Text = ""
+    wants: Literal["valid", "refused"] | None = None
     path: Path
     config: Config
     steps: Annotated[tuple[tuple[Sequence, ...], ...], msgspec.Meta(min_length=1)]

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
+from typing import Literal
 
 import msgspec
 import numpy as np
 
 from inputmeta import oracle
-from inputmeta.conformance.cases.files import MAX_EXPECTED_CELLS, CaseError, case_cells, case_id, save_case
+from inputmeta.conformance.cases.files import MAX_EXPECTED_CELLS, CaseError, case_cells, case_id, load_case, save_case
 from inputmeta.conformance.cases.model import Array, Case, Cell, Config, Gather, Path, Refusal, StepExpected
 from inputmeta.conformance.cases.model import Sequence as CaseSequence
 
@@ -87,6 +88,51 @@ def affordable_expansions(
     return frozenset(names)
 
 
+class WantsError(CaseError):
+    """A case that says it is valid and breaks a precondition, or the reverse."""
+
+
+def broken_by(case: Case) -> list[tuple[int, oracle.PreconditionError]]:
+    """The preconditions that the steps of a case break, each with the index of its step."""
+    return [(index, error) for index in range(len(case.steps)) for error in step_request(case, index).violations()]
+
+
+def wants_of(case: Case) -> Literal["valid", "refused"]:
+    """What a case is to say it wants."""
+    return "refused" if broken_by(case) else "valid"
+
+
+def require_wanted(case: Case) -> None:
+    """Refuse a case that says what it wants and is not so.
+
+    Raises:
+        WantsError: names the step, the precondition, the value and the rule.
+    """
+    if case.wants is None:
+        return
+    broken = broken_by(case)
+    if case.wants == "valid" and broken:
+        step, error = broken[0]
+        raise WantsError(f"at $.wants: says valid, but step {step} breaks a precondition: {error}")
+    if case.wants == "refused" and not broken:
+        raise WantsError("at $.wants: says refused, but no step breaks a precondition")
+
+
+def load_wanted(path: FilePath) -> Case:
+    """Read a case that is to be run.
+
+    Raises:
+        CaseError: the file cannot be used.
+        WantsError: it contradicts what it says it wants.
+    """
+    case = load_case(path)
+    try:
+        require_wanted(case)
+    except WantsError as error:
+        raise WantsError(f"{path}: {error}") from error
+    return case
+
+
 def complete_case(case: Case) -> Case:
     """The case with the id that its content has and the expectation that the oracle gives.
 
@@ -103,8 +149,9 @@ def complete_case(case: Case) -> Case:
 def store_case(case: Case, folder: FilePath) -> FilePath:
     """Complete a case and write it under its id; returns the file. Raises CaseError if it cannot be written.
 
-    An expectation that is too large to be kept is left out.
+    It says what it wants. An expectation that is too large to be kept is left out.
     """
+    case = msgspec.structs.replace(case, wants=wants_of(case))
     if case_cells(case) > MAX_EXPECTED_CELLS:  # the case alone means the same
         stored = msgspec.structs.replace(case, id=case_id(case), expected=())
     else:

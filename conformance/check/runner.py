@@ -41,11 +41,28 @@ class Outcome:
     """Flat keys compared."""
     broken: dict[int, frozenset[str]] = field(default_factory=dict)
     """Preconditions that a step breaks, for one of which it must be refused."""
+    outside: dict[int, frozenset[str]] = field(default_factory=dict)
+    """Preconditions that a step breaks, of a step that was not run: the subject claims to check none of them."""
+
+    @property
+    def left_out(self) -> str:
+        """What the subject does not claim, and so was not run or compared, as words; empty if that is nothing.
+
+        >>> Outcome(unsupported={"klen"}, outside={0: frozenset({"P-LEN", "P-TABLE"})}).left_out
+        'klen, refusal for P-LEN or P-TABLE'
+        """
+        refusals = {f"refusal for {' or '.join(sorted(broken))}" for broken in self.outside.values()}
+        return ", ".join([*sorted(self.unsupported), *sorted(refusals)])
 
     @property
     def ran(self) -> bool:
         """Whether anything at all was checked."""
         return self.steps > 0
+
+    @property
+    def all_outside(self) -> bool:
+        """Whether nothing was run because of the preconditions that the steps break, and for no other reason."""
+        return bool(self.outside) and not self.ran and not self.unsupported
 
     def add(self, findings: list[Finding]) -> None:
         """Keep the first finding of each signature; a step that could not be handed over is not claimed."""
@@ -73,7 +90,8 @@ class ValidStep:
 def run_case(case: Case, subject: Subject) -> Outcome:
     """Run every step of a case and collect the findings; SubjectError if the subject cannot be started any more.
 
-    A step whose batch is beyond the subject, and every field it does not claim, is UNSUPPORTED in the outcome. A table
+    A step whose batch is beyond the subject, and every field it does not claim, is UNSUPPORTED in the outcome. A step
+    that breaks only preconditions which the subject does not claim to check is left out; the others are run. A table
     width (``max_num_blocks``) is a property of the caller's buffers: only passes that offer buffers have it.
     """
     outcome = Outcome()
@@ -84,8 +102,11 @@ def run_case(case: Case, subject: Subject) -> Outcome:
         if beyond is not None:
             outcome.unsupported.add(beyond)
             continue
-        outcome.steps += 1
         broken = {error.condition for error in request.violations()}
+        if broken and not subject.capabilities.must_refuse(broken):
+            outcome.outside[index] = frozenset(broken)
+            continue
+        outcome.steps += 1
         if broken:
             outcome.broken[index] = frozenset(broken)
             outcome.add(check_refusal(subject, request, index, broken))

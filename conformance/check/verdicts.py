@@ -79,6 +79,11 @@ class Finding:
         """Declared field name: the key without its ratio."""
         return None if self.key is None else field_name(self.key)
 
+    @property
+    def speaks_of_values(self) -> bool:
+        """Whether it says that a field is not what its formula says, from which others may follow."""
+        return self.key is not None and self.verdict in (Verdict.MISMATCH, Verdict.UNWRITTEN)
+
     def at_step(self, step: int) -> Finding:
         """The same finding as one on another step."""
         return replace(self, step=step)

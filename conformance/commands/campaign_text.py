@@ -9,10 +9,11 @@ from rich.progress import Progress
 
 from inputmeta.conformance import exits
 from inputmeta.conformance.campaign.fuzz import Campaign
-from inputmeta.conformance.campaign.judging import Known, Run
+from inputmeta.conformance.campaign.judging import Known, Run, tell
 from inputmeta.conformance.cases.model import Origin
 from inputmeta.conformance.check.verdicts import Verdict
-from inputmeta.conformance.console import say
+from inputmeta.conformance.console import remark, say
+from inputmeta.conformance.generate.profile import REFUSALS
 
 
 def show_on(bar: Progress, *, by_cases: bool = False) -> Callable[[Campaign], None]:
@@ -39,6 +40,9 @@ def summary(campaign: Campaign) -> str:
     if campaign.unsupported:
         names = ", ".join(f"{name} ({count})" for name, count in sorted(campaign.unsupported.items()))
         line += f"\nnot claimed by {campaign.subject.name}, in cases: {names}"
+    outside = [name for name in REFUSALS if name not in campaign.profile.refusals]
+    if outside:
+        line += f"\noutside the claims, so not drawn: batches that break {', '.join(outside)}"
     return line
 
 
@@ -76,19 +80,10 @@ def coverage_text(campaign: Campaign, detail: Detail) -> str:
 def conclude(campaign: Campaign, run: Run) -> int:
     """Judge the failures of a campaign, the smallest case first; its exit code."""
     for signature, entry in sorted(campaign.known_seen.items()):
-        say(str(Known(signature, entry)))
+        remark(str(Known(signature, entry)))
     run.failing |= campaign.known_seen.keys()
     origin = Origin(found_by="fuzz", seed=campaign.seed, minimised_by="hypothesis")
-    new = 0
-    for failure in campaign.failures.by_size():
-        told = run.judge(failure, origin=origin)
-        if isinstance(told, Known):
-            run.failing.add(told.signature)
-            say(str(told))
-            continue
-        run.failing.add(told.finding.signature)
-        new += 1
-        say(f"\n{told}")
+    new = tell(run, campaign.failures.by_size(), origin=origin)
     if campaign.lost is not None:
         say(f"the subject could not be started again: {campaign.lost}")
     if new:

@@ -15,7 +15,7 @@ from inputmeta.conformance.campaign.judging import Run, opened, run_cases
 from inputmeta.conformance.cases.corpus import bundled_corpus, load_corpus
 from inputmeta.conformance.commands import options
 from inputmeta.conformance.commands.campaign_text import Detail, conclude, coverage_text, show_on, summary
-from inputmeta.conformance.console import progress, say
+from inputmeta.conformance.console import conclusion, progress, remark, say
 from inputmeta.conformance.workers.target import Target
 
 app = options.command_app()
@@ -54,9 +54,11 @@ def run_check(
     """Every corpus, then generated cases; prints the result and returns the exit code."""
     claimed = claimed_paths(run.subject, paths)
     code, ran = exits.CONFORMS, 0
+    lines = []
     for corpus in corpora:
         counts = run_cases(run, load_corpus(corpus), paths=claimed)
-        say(f"corpus {corpus.name}: {counts}")
+        lines.append(f"corpus {corpus.name}: {counts}")
+        remark(lines[-1])
         code = exits.DIFFERS if counts.failed else code
         ran += counts.passed + counts.known
     rounds = -(-examples // ROUND_EXAMPLES)
@@ -65,11 +67,14 @@ def run_check(
         with progress(rounds * ROUND_EXAMPLES) as bar:
             shown = show_on(bar, by_cases=True)
             campaign = fuzz(run.session, profile, seed_value=seed, rounds=rounds, known=run.known, on_case=shown)
-        say(f"generated, seed {seed}: " + summary(campaign))
-        say(coverage_text(campaign, Detail.FORMULAS if coverage else Detail.COUNT))
+        told = f"generated, seed {seed}: " + summary(campaign)
+        remark(told)
+        remark(coverage_text(campaign, Detail.FORMULAS if coverage else Detail.COUNT))
+        lines.append(told.splitlines()[0])
         code = max(code, conclude(campaign, run))
         ran += campaign.ran
     for entry in run.known.unused():
         say(run.known.complaint(entry))
         code = exits.DIFFERS
+    conclusion("; ".join(lines))
     return exits.NOTHING_RAN if code == exits.CONFORMS and not ran else code

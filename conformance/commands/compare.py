@@ -15,13 +15,12 @@ from inputmeta import oracle
 from inputmeta.conformance import exits
 from inputmeta.conformance.campaign.agreement import ANSWER, ORACLE, Agreement, Example, Groups, Tally
 from inputmeta.conformance.campaign.generated import claimed_paths, for_each_case, profile_for
-from inputmeta.conformance.cases.files import load_case
 from inputmeta.conformance.cases.model import Case, Origin
-from inputmeta.conformance.cases.request import store_case
+from inputmeta.conformance.cases.request import load_wanted, store_case
 from inputmeta.conformance.check.report import locate
 from inputmeta.conformance.check.verdicts import Cell
 from inputmeta.conformance.commands import options
-from inputmeta.conformance.console import fail, plain_text, progress, say
+from inputmeta.conformance.console import conclusion, fail, plain_text, progress, quieted, remark, say
 from inputmeta.conformance.generate import Profile
 from inputmeta.conformance.subjects import Subject
 from inputmeta.conformance.version import VERSION
@@ -36,7 +35,7 @@ app = options.command_app()
 
 @app.command()
 def compare(
-    cases: Annotated[list[Path] | None, typer.Argument(metavar="[CASE…]", help="case files; generated if none")] = None,
+    cases: Annotated[list[Path] | None, typer.Argument(metavar="CASE…", help="case files; generated if none")] = None,
     subject: Annotated[list[str] | None, typer.Option("--subject", "-s", help="what is compared; repeat it")] = None,
     command: Annotated[
         list[str] | None, typer.Option("--subject-command", help="a program that speaks the protocol; may be repeated")
@@ -48,6 +47,8 @@ def compare(
     in_process: options.InProcessOption = False,
     timeout: options.TimeoutOption = TIMEOUT,
     memory_limit: options.MemoryOption = MEMORY_LIMIT,
+    valid_only: options.ValidOnlyOption = False,
+    quiet: options.QuietOption = False,
 ) -> None:
     """Say who agrees with whom, field by field: the oracle and every subject on the same cases.
 
@@ -57,12 +58,12 @@ def compare(
 
     Example: `inputmeta compare --subject engine --subject my_engine.adapter:build --cases 500`
     """
-    limits = (in_process, timeout, memory_limit)
-    targets = [Target(name, None, False, *limits) for name in subject or []]
-    targets += [Target("", words, json, False, timeout, memory_limit) for words in command or []]
+    limits = (timeout, memory_limit, valid_only)
+    targets = [Target(name, None, False, in_process, *limits) for name in subject or []]
+    targets += [Target("", words, json, False, *limits) for words in command or []]
     if not targets:
         raise fail("nothing to compare: give --subject or --subject-command, once for each")
-    with options.one_line_errors(), ExitStack() as stack:
+    with quieted(quiet), options.one_line_errors(), ExitStack() as stack:
         agreement = Agreement(labelled([stack.enter_context(target.open()) for target in targets]))
         run(agreement, cases or [], seed, count)
         conclude(
@@ -89,7 +90,7 @@ def labelled(subjects: Sequence[Subject]) -> dict[str, Subject]:
 
 def run(agreement: Agreement, files: Sequence[Path], seed: int, count: int) -> None:
     """Run the files, all read before the first is run; or generated cases within what any of the subjects claims."""
-    loaded = [load_case(file) for file in files]
+    loaded = [load_wanted(file) for file in files]
     if loaded:
         for case in loaded:
             agreement.run(case)
@@ -103,6 +104,7 @@ def run(agreement: Agreement, files: Sequence[Path], seed: int, count: int) -> N
         paths=tuple({path: None for p in profiles for path in p.paths}),
         max_cp_size=max(p.max_cp_size for p in profiles),
         yoco_modes=tuple({mode: None for p in profiles for mode in p.yoco_modes}),
+        refusals=tuple({name: None for p in profiles for name in p.refusals}),
     )
     with progress(count) as bar:
         task = bar.task_ids[0]
@@ -117,14 +119,19 @@ def run(agreement: Agreement, files: Sequence[Path], seed: int, count: int) -> N
 def conclude(agreement: Agreement, targets: str, save_dir: Path, found_by: str) -> None:
     """Print who agrees with whom, and for each way in which they do not the smallest case, which is saved."""
     answers = sum(tally.counts.total() for tally in agreement.fields.values())
-    say(f"compare {', '.join(agreement.parties)}: {agreement.cases} cases, {answers} answers")
+    told = f"compare {', '.join(agreement.parties)}: {agreement.cases} cases, {answers} answers"
+    remark(told)
     for label, steps in agreement.unsupported.items():
-        say(f"{label} does not claim {steps} steps")
+        remark(f"{label} does not claim {steps} steps")
+    for label, steps in agreement.outside.items():
+        remark(f"{label} claims no refusal of {steps} steps that break a precondition")
     for line in pair_lines(agreement):
-        say(line)
+        remark(line)
     for name, tally in agreement.fields.items():
         if tally.examples:
             say("\n" + "\n".join(field_lines(name, tally, targets, save_dir, found_by)))
+    wrong = sum(bool(tally.examples) for tally in agreement.fields.values())
+    conclusion(f"{told}, {wrong} of {len(agreement.fields)} fields differ")
 
 
 def pair_lines(agreement: Agreement) -> Iterator[str]:

@@ -11,6 +11,7 @@ import typer
 from inputmeta.conformance import exits
 from inputmeta.conformance.cases.corpus import add_case, bundled_corpus, format_corpus, lint_corpus, load_corpus
 from inputmeta.conformance.cases.files import load_case
+from inputmeta.conformance.cases.request import load_wanted
 from inputmeta.conformance.commands.options import command_app, one_line_errors
 from inputmeta.conformance.console import say
 
@@ -32,7 +33,7 @@ def add(
     Example: `inputmeta corpus add case.json --corpus tests/cases --title "F-POS: two rows" --tag F-POS`
     """
     with one_line_errors():
-        for case in [load_case(path) for path in cases]:
+        for case in [load_wanted(path) for path in cases]:
             changes = {"title": title or case.title, "tags": tuple(tag or case.tags)}
             say(str(add_case(msgspec.structs.replace(case, **changes), corpus)))
 
@@ -76,6 +77,6 @@ def list_cases(
     Example: `inputmeta corpus list --tag F-RING`
     """
     with one_line_errors():
-        for _, case in load_corpus(corpus or bundled_corpus()):
+        for _, case in load_corpus(corpus or bundled_corpus(), load_case):
             if tag is None or tag in case.tags:
                 say(f"{case.id}  {case.path:10}  {','.join(case.tags):24}  {case.title}")

@@ -15,7 +15,7 @@ from inputmeta.conformance.campaign.generated import claimed_paths, profile_for
 from inputmeta.conformance.campaign.judging import Run, opened
 from inputmeta.conformance.commands import options
 from inputmeta.conformance.commands.campaign_text import Detail, conclude, coverage_text, show_on, summary
-from inputmeta.conformance.console import notice, progress, say
+from inputmeta.conformance.console import conclusion, notice, progress, remark, say
 from inputmeta.conformance.workers.target import Target
 
 app = options.command_app()
@@ -56,13 +56,14 @@ def run_fuzz(run: Run, seconds: float, seed: int, paths: Sequence[str] | None, *
         say(f"nothing to fuzz: {subject.name} claims none of the paths {', '.join(paths or oracle.PATHS)}")
         return exits.NOTHING_RAN
     profile = profile_for(subject, claimed)
-    say(f"fuzz {subject.name}: seed {seed}, {seconds:g} s, paths {', '.join(profile.paths)}")
+    remark(f"fuzz {subject.name}: seed {seed}, {seconds:g} s, paths {', '.join(profile.paths)}")
     with progress(seconds) as bar:
         shown = show_on(bar)
         campaign = run_campaign(run.session, profile, seed_value=seed, seconds=seconds, known=run.known, on_case=shown)
-    say(summary(campaign))
-    say(coverage_text(campaign, Detail.FEATURES if full_coverage else Detail.FORMULAS))
+    remark(summary(campaign))
+    remark(coverage_text(campaign, Detail.FEATURES if full_coverage else Detail.FORMULAS))
     code = conclude(campaign, run)
+    conclusion(f"fuzz {subject.name}: seed {seed}, {summary(campaign).splitlines()[0]}")
     for entry in run.known.unused():
         notice(run.known.complaint(entry))
     return code

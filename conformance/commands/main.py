@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -31,12 +33,38 @@ COMMANDS = {
 """Every command, in the order of the help, and what it does."""
 
 
+_Context: Any = TyperGroup.context_class
+"""Of the click that typer brings along: its types have no public name."""
+_UNBREAKABLE = "\u2011"
+
+
+class WholeWords(_Context.formatter_class):  # type: ignore[misc]
+    """Help whose lines end at spaces alone: no name of an option is broken at a hyphen."""
+
+    def write_text(self, text: str) -> None:
+        """A paragraph."""
+        super().write_text(text.replace("-", _UNBREAKABLE))
+
+    def write_dl(self, rows: Any, *args: Any, **options: Any) -> None:
+        """A list of names and what they mean."""
+        kept = [tuple(text.replace("-", _UNBREAKABLE) for text in row) for row in rows]
+        super().write_dl(kept, *args, **options)
+
+    def getvalue(self) -> str:
+        """All of it."""
+        return str(super().getvalue()).replace(_UNBREAKABLE, "-")
+
+
+class HelpContext(_Context):  # type: ignore[misc]
+    """The context of every command."""
+
+    formatter_class = WholeWords
+
+
 class Commands(TyperGroup):
-    """The commands of :data:`COMMANDS`, each imported when it is called.
+    """The commands of :data:`COMMANDS`, each imported when it is called."""
 
-    The types of contexts and formatters are those of the click that typer brings along: they have no public name.
-    """
-
+    context_class = HelpContext
     _listing = False
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -44,21 +72,32 @@ class Commands(TyperGroup):
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command; while the help lists them, its name and what it does."""
+        """The command; while they are listed, its name and what it does."""
         if cmd_name not in COMMANDS:
             return None
         if self._listing:
-            return TyperCommand(cmd_name, help=COMMANDS[cmd_name])
+            return TyperCommand(cmd_name, short_help=COMMANDS[cmd_name])
         module = importlib.import_module(f"inputmeta.conformance.commands.{cmd_name}")
         command = typer.main.get_command(module.app)
         command.name = cmd_name
+        command.context_class = HelpContext
         return command
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """The help of all, without importing any."""
+        with self._listed():
+            super().format_help(ctx, formatter)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        """What a shell offers for the name of a command, without importing any."""
+        with self._listed():
+            return super().shell_complete(ctx, incomplete)
+
+    @contextmanager
+    def _listed(self) -> Iterator[None]:
         self._listing = True
         try:
-            super().format_help(ctx, formatter)
+            yield
         finally:
             self._listing = False
 
@@ -67,8 +106,7 @@ app = typer.Typer(
     name="inputmeta",
     cls=Commands,
     no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="markdown",
+    rich_markup_mode=None,  # its panels break words and cut names at 80 columns
     pretty_exceptions_enable=False,
 )
 
@@ -84,7 +122,7 @@ def print_version(asked: bool) -> None:
     context_settings=HELP_NAMES,
     help=f"""Differential conformance tests for the input metadata of LLM inference engines.
 
-A *subject* builds the integer tensors of a batch; the oracle says what every defined cell must be. Subjects: `engine`
+A subject builds the integer tensors of a batch; the oracle says what every defined cell must be. Subjects: `engine`
 (the bundled C++ engine), `engine-cuda` (the same on a GPU), `oracle` itself, `mutant:NAME` (wrong in one known way),
 `package.module:name`, an installed entry point, or any program that speaks the protocol (`--subject-command`).
 
@@ -92,6 +130,9 @@ A subject runs in a worker process that may crash, hang or grow without harm: it
 is the verdict. Every case is in a journal in `--save-dir` before it is handed over; what a killed run leaves there is
 saved as case files by the next.
 
+Exit codes:
+
+\b
 {exits.EXPLANATION}""",
 )
 def inputmeta(

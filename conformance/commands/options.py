@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from functools import wraps
@@ -11,12 +11,15 @@ from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
+from typer.core import TyperGroup
 
 from inputmeta.conformance import exits
 from inputmeta.conformance.campaign.known import KnownFailures, KnownFailuresError
 from inputmeta.conformance.cases.files import CaseError
-from inputmeta.conformance.commands.main import HELP_NAMES
-from inputmeta.conformance.console import fail
+from inputmeta.conformance.cases.request import WantsError
+from inputmeta.conformance.check.verdicts import Verdict
+from inputmeta.conformance.commands.main import HELP_NAMES, HelpContext
+from inputmeta.conformance.console import coloured, fail, quieted
 from inputmeta.conformance.subjects import SubjectError
 from inputmeta.conformance.workers import target
 from inputmeta.conformance.workers.target import Target
@@ -34,7 +37,7 @@ PathOption = Annotated[
     list[ConstructionPath] | None,
     typer.Option("--path", "-p", help="construction path; may be repeated; all that the subject claims if left out"),
 ]
-SubjectOption = Annotated[str | None, typer.Option("--subject", "-s", help="what is tested", show_default="engine")]
+SubjectOption = Annotated[str | None, typer.Option("--subject", "-s", help="what is tested; engine if left out")]
 CommandOption = Annotated[
     str | None,
     typer.Option("--subject-command", help="a program that speaks the protocol, instead of --subject"),
@@ -45,6 +48,9 @@ InProcessOption = Annotated[
 ]
 TimeoutOption = Annotated[float, typer.Option("--timeout", min=0.01, help="seconds a worker has for a batch")]
 MemoryOption = Annotated[int, typer.Option("--memory-limit", min=1, help="MiB a worker may have resident")]
+ValidOnlyOption = Annotated[
+    bool, typer.Option("--valid-only", help="leave out whatever breaks a precondition: no refusal is asked for")
+]
 KnownOption = Annotated[
     Path | None,
     typer.Option("--known-failures", metavar="FILE", help="lines of `case id or signature – reason – issue`"),
@@ -53,17 +59,40 @@ WriteKnownOption = Annotated[
     Path | None,
     typer.Option("--write-known-failures", metavar="FILE", help="write the present failures as such a file"),
 ]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="say nothing but failures and a last line")]
 SaveDirOption = Annotated[Path, typer.Option(help="where failing cases and the journal are")]
 
 SAVE_DIR = Path("inputmeta-failures")
+
+_WRONG = "|".join(verdict for verdict in Verdict if verdict not in (Verdict.PASS, Verdict.UNSUPPORTED, Verdict.KNOWN))
+VERDICT_STYLES = {
+    rf"(?m)^(?:{_WRONG})(?=:)|^FAILED\b": "bold red",
+    rf"\b(?:{_WRONG}) [1-9]\d*|\b[1-9]\d* failed\b": "red",
+    r"(?m)^PASS\b|^ok\b|\bPASS [1-9]\d*|\b[1-9]\d* passed\b": "green",
+    r"(?m)^(?:KNOWN|UNSUPPORTED)\b": "yellow",
+}
+"""How a terminal shows what is right and what is wrong, by patterns."""
+
+
+class Group(TyperGroup):
+    """Commands of one file; a list of them has the whole first paragraph of each, which would be cut otherwise."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401 - typer names no type for it
+        """The command of a name."""
+        command = super().get_command(ctx, cmd_name)
+        if command is not None and command.help:
+            command.short_help = " ".join(command.help.partition("\n\n")[0].split())
+            command.context_class = HelpContext
+        return command
 
 
 def command_app(help: str | None = None) -> typer.Typer:
     """The application of one file of commands."""
     return typer.Typer(
+        cls=Group,
         no_args_is_help=help is not None,
         add_completion=False,
-        rich_markup_mode="markdown",
+        rich_markup_mode=None,
         help=help,
         context_settings=HELP_NAMES,
     )
@@ -74,11 +103,13 @@ def known_in(file: Path | None) -> KnownFailures:
     return KnownFailures() if file is None else KnownFailures.load(file)
 
 
-def with_target(*, in_process: bool = False) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def with_target(
+    *, in_process: bool = False, without: Collection[str] = ()
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Decorator of a command with a parameter ``target``: the options that say what is tested, where, within what.
 
-    ``in_process``: whether a ``--subject`` runs in this process if neither is asked for. What the command cannot go on
-    with ends it in one line.
+    ``in_process``: whether a ``--subject`` runs in this process if neither is asked for. ``without``: fields of Target
+    that the command has no option for. What the command cannot go on with ends it in one line.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -93,7 +124,9 @@ def with_target(*, in_process: bool = False) -> Callable[[Callable[..., None]], 
             "in_process": (InProcessOption, in_process),
             "timeout": (TimeoutOption, target.TIMEOUT),
             "memory_limit": (MemoryOption, target.MEMORY_LIMIT),
+            "valid_only": (ValidOnlyOption, False),
         }
+        options = {name: option for name, option in options.items() if name not in without}
 
         @wraps(command)
         def run(**given: Any) -> None:  # noqa: ANN401 - values of options
@@ -105,12 +138,12 @@ def with_target(*, in_process: bool = False) -> Callable[[Callable[..., None]], 
             chosen["subject"] = chosen["subject"] or target.SUBJECT
             if in_process and chosen["command"] is not None:
                 chosen["in_process"] = False  # it was not asked for
-            with one_line_errors():
+            with quieted(given.pop("quiet")), one_line_errors():
                 command(target=Target(**chosen), **given)
 
         added = [
             Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-            for name, (annotation, default) in options.items()
+            for name, (annotation, default) in (options | {"quiet": (QuietOption, False)}).items()
         ]
         parameters = [*(p for p in own if p.default is p.empty), added[0]]
         parameters += [p for p in own if p.default is not p.empty] + added[1:]
@@ -124,10 +157,13 @@ def with_target(*, in_process: bool = False) -> Callable[[Callable[..., None]], 
 
 @contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Whatever a command cannot go on with, as one line on stderr and an exit code."""
+    """Whatever a command cannot go on with, as one line on stderr and an exit code. Verdicts have their colours."""
     try:
-        yield
+        with coloured(VERDICT_STYLES):
+            yield
     except SubjectError as error:
         raise fail(str(error), exits.NO_SUBJECT) from error
+    except WantsError as error:
+        raise fail(str(error), exits.REFUSED) from error
     except (CaseError, KnownFailuresError) as error:
         raise fail(str(error)) from error

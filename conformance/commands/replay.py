@@ -10,12 +10,11 @@ import typer
 from inputmeta.conformance import exits
 from inputmeta.conformance.campaign.judging import Run, run_cases
 from inputmeta.conformance.campaign.session import Session
-from inputmeta.conformance.cases.files import load_case
 from inputmeta.conformance.cases.model import Case
-from inputmeta.conformance.cases.request import step_request
+from inputmeta.conformance.cases.request import broken_by, load_wanted
 from inputmeta.conformance.check.runner import Outcome
 from inputmeta.conformance.commands import options
-from inputmeta.conformance.console import notice, plain_text, say
+from inputmeta.conformance.console import conclusion, notice, plain_text, remark, say
 from inputmeta.conformance.workers.target import Target
 
 app = options.command_app()
@@ -35,12 +34,12 @@ def replay(
     """Run case files, in order and in one worker, and describe every difference. Fits `git bisect run`.
 
     A step that breaks a precondition must be refused for it: the line of the case says so. With `--valid` no case may
-    break one.
+    break one. A case whose `wants` says `valid` or `refused` and is not so is not run: exit code 3.
 
     Example: `git bisect run inputmeta replay case.json --subject my_engine.adapter:build`
     """
     # Read before the first is run, so that a bad file costs nothing.
-    loaded = [(path, load_case(path)) for path in cases]
+    loaded = [(path, load_wanted(path)) for path in cases]
     known = options.known_in(known_failures)
     if valid and tell_broken(loaded):
         raise typer.Exit(exits.REFUSED)
@@ -53,12 +52,7 @@ def replay(
 
 def tell_broken(loaded: list[tuple[Path, Case]]) -> bool:
     """Name every precondition that the cases break; whether there is one."""
-    broken = [
-        f"{path}: step {index}: {error}"
-        for path, case in loaded
-        for index in range(len(case.steps))
-        for error in step_request(case, index).violations()
-    ]
+    broken = [f"{path}: step {index}: {error}" for path, case in loaded for index, error in broken_by(case)]
     for line in broken:
         notice(line)
     return bool(broken)
@@ -70,16 +64,17 @@ def run_files(run: Run, loaded: list[tuple[Path, Case]]) -> int:
     def tell(file: Path | None, _case: Case, outcome: Outcome) -> None:
         path = plain_text(str(file))  # a name may hold what would be a line of its own
         if not outcome.ran:
-            say(f"UNSUPPORTED {path}: {run.subject.name} does not claim {', '.join(sorted(outcome.unsupported))}")
+            remark(f"UNSUPPORTED {path}: {run.subject.name} does not claim {outcome.left_out}")
         elif not outcome.findings:
-            left = f"; not claimed: {', '.join(sorted(outcome.unsupported))}" if outcome.unsupported else ""
+            left = f"; not claimed: {outcome.left_out}" if outcome.left_out else ""
             compared = f"{outcome.steps} steps, {len(outcome.keys)} fields, {outcome.cells} cells"
-            say(f"PASS {path}: {refused_text(outcome, compared)}{left}")
+            remark(f"PASS {path}: {refused_text(outcome, compared)}{left}")
 
     counts = run_cases(run, loaded, examine=False, on_case=tell)
     passing = run.known.passing()
     for entry in passing:
         say(run.known.complaint(entry))
+    conclusion(f"{len(loaded)} cases: {counts}")
     if counts.failed or passing:
         return exits.DIFFERS
     return exits.CONFORMS if counts.ran else exits.NOTHING_RAN

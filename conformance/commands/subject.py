@@ -10,15 +10,14 @@ from typing import Annotated
 import typer
 
 from inputmeta.conformance import exits
-from inputmeta.conformance.commands.options import command_app
-from inputmeta.conformance.console import fail, say
-from inputmeta.conformance.subjects.base import SubjectError
+from inputmeta.conformance.commands import options
+from inputmeta.conformance.console import conclusion, remark, say
 from inputmeta.conformance.subjects.entry_points import distribution_name, installed
 from inputmeta.conformance.subjects.loading import BUNDLED
 from inputmeta.conformance.workers.process import Worker
 from inputmeta.conformance.workers.target import Target
 
-app = command_app(
+app = options.command_app(
     help="""List subjects, and test an adapter before it is tested itself.
 
 A subject is `engine` or `oracle` (bundled), `mutant:NAME` (wrong on purpose, in one way), `package.module:name`, the
@@ -45,14 +44,12 @@ def list_subjects(as_json: JsonOption = False) -> None:
 
 
 @app.command("check")
+@options.with_target(without=["in_process"])
 def check_subject(
-    subject: Annotated[str, typer.Option("--subject", "-s", help="what is tested")] = "engine",
-    subject_command: Annotated[
-        str | None, typer.Option(help="a program that speaks the protocol, instead of --subject")
-    ] = None,
-    subject_json: Annotated[bool, typer.Option("--subject-json", help="the program speaks lines of JSON")] = False,
-    timeout: Annotated[float, typer.Option(min=0.01, help="seconds for one answer")] = 10.0,
-    memory_limit: Annotated[int, typer.Option(min=1, help="MiB for the program")] = 8192,
+    target: Target,
+    robust: Annotated[
+        bool, typer.Option("--robust", help="also send messages that are not valid: it must answer and go on")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Test an adapter: does it keep the protocol and what it claims, whatever the values are?
@@ -63,12 +60,6 @@ def check_subject(
     """
     from inputmeta.conformance.workers.contract import run_checks, sending  # noqa: PLC0415 - brings the oracle's batches along
 
-    if subject_json and subject_command is None:
-        raise fail("--subject-json: belongs to --subject-command")
-    target = Target(
-        subject=subject, command=subject_command, json=subject_json, timeout=timeout, memory_limit=memory_limit
-    )
-
     def start() -> Worker:
         worker = target.start()
         worker.wire = sending(worker.wire)
@@ -76,16 +67,18 @@ def check_subject(
 
     failed = False
     results = []
-    try:
-        for result in run_checks(start):
-            failed = failed or bool(result.problems)
-            results.append(dataclasses.asdict(result))
-            if not as_json:
-                show(result.name, result.meaning, result.problems, result.skipped, say)
-    except SubjectError as error:
-        raise fail(str(error), exits.NO_SUBJECT) from error
+    for result in run_checks(start, robust=robust, valid_only=target.valid_only):
+        failed = failed or bool(result.problems)
+        results.append(dataclasses.asdict(result))
+        if not as_json:
+            write = say if result.problems else remark
+            show(result.name, result.meaning, result.problems, result.skipped, write)
     if as_json:
         say(json.dumps(results, indent=1))
+    else:
+        wrong = sum(bool(result["problems"]) for result in results)
+        left = sum(result["skipped"] is not None for result in results)
+        conclusion(f"{len(results)} checks: {len(results) - wrong - left} passed, {wrong} failed, {left} skipped")
     raise typer.Exit(exits.DIFFERS if failed else exits.CONFORMS)
 
 

@@ -10,13 +10,15 @@ from typing import Annotated
 import typer
 
 from inputmeta.conformance import exits
-from inputmeta.conformance.campaign.judging import Run
+from inputmeta.conformance.campaign.examine import cut_down
+from inputmeta.conformance.campaign.failures import roots
+from inputmeta.conformance.campaign.judging import Run, tell
 from inputmeta.conformance.campaign.session import Session
 from inputmeta.conformance.campaign.trace import TraceResult, replay_trace
 from inputmeta.conformance.cases.request import store_case
 from inputmeta.conformance.commands import options
 from inputmeta.conformance.commands.trace_progress import TraceProgress, summary_lines
-from inputmeta.conformance.console import fail, say
+from inputmeta.conformance.console import conclusion, fail, is_quiet, remark, say
 from inputmeta.conformance.trace import TraceError, TraceOptions, count_requests, read_trace
 from inputmeta.conformance.workers.target import Target
 
@@ -35,7 +37,7 @@ app = options.command_app()
 
 
 @app.command()
-@options.with_target(in_process=True)
+@options.with_target(in_process=True, without=["valid_only"])
 def trace(
     target: Target,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="request trace, one JSON object a line (Mooncake)")],
@@ -59,11 +61,11 @@ def trace(
     Chunked prefill, prefix hits with the replay they imply, block and state-slot reuse, speculative decode, preemption,
     placeholders; block 128, W = 128, ratios 1, 4 and 128, 128 K of context. Dense expansions are left out. The engine
     builds every row; the oracle checks `--rows` a sequence: first, last, those on and beside boundaries, the rest by
-    seeded choice. Ends at the first step that differs, which is saved as a case. In this process by default: batches of
-    such sizes take a while to travel. Ask for a worker with `--isolated` if the subject may crash.
+    seeded choice. Ends at the first step that differs, which is cut down to the sequences that show it (20 s at most)
+    and saved as a case. In this process by default: batches of such sizes take a while to travel. Ask for a worker with
+    `--isolated` if the subject may crash.
 
     Example: `inputmeta trace conversation.jsonl --limit 200 --rows 8`
-
     """
     try:
         chosen = TraceOptions(
@@ -81,15 +83,17 @@ def trace(
             yoco_prefill_keep_tokens=keep,
         )
         with target.open() as tested:
-            say(f"trace {file.name}: subject {tested.name}, seed {seed}, rows {rows}, drafts {drafts}")
+            remark(f"trace {file.name}: subject {tested.name}, seed {seed}, rows {rows}, drafts {drafts}")
             lines = count_requests(file)
             total = lines if limit is None else min(lines, limit)
-            with TraceProgress(total) as progress:
+            with TraceProgress(total, quiet=is_quiet()) as progress:
                 result = replay_trace(read_trace(file), chosen, tested, progress, save_case=save_case)
-            say("\n".join(summary_lines(result)))
+            summary = summary_lines(result)
+            remark("\n".join(summary))
             # A case holds one step, which a worker can be sent.
             run = Run(Session(tested), replace(target, in_process=False), save_dir)
             code = conclude(run, result, save_case)
+            conclusion(f"trace {file.name}: {summary[-1]}")
     except (TraceError, ValueError) as error:
         raise fail(str(error)) from error
     raise typer.Exit(code)
@@ -111,8 +115,9 @@ def conclude(run: Run, result: TraceResult, save_case: int | None) -> int:
             say(f"step {save_case} was not reached: nothing saved")
         else:
             say(f"step {save_case} saved as {store_case(result.saved, run.save_dir)}")
-    for failure in result.failures.values():
-        say(str(run.judge(failure, examine=False)))
+    failures = list(result.failures.values())
+    cut = {root.failure.finding.signature: cut_down(run.session, root.failure) for root in roots(failures)}
+    tell(run, [cut.get(failure.finding.signature, failure) for failure in failures], examine=False)
     if result.failures:
         return exits.DIFFERS
     return exits.CONFORMS if result.passed else exits.NOTHING_RAN

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -20,9 +22,15 @@ def draw_breaker(draw: st.DrawFn) -> int:
     return pick(draw, range(len(BREAKERS)))
 
 
-def broken(draw: st.DrawFn, case: Case, number: int) -> Case:
-    """The case broken in way ``number``, or in the next one that the case offers a place for."""
-    candidates = (*BREAKERS[number:], *BREAKERS[:number])
-    breaker, places = next((breaker, places) for breaker in candidates if (places := breaker.places(case)))
+def broken(draw: st.DrawFn, case: Case, number: int, refusals: Collection[str]) -> Case:
+    """The case broken in way ``number``, or in the next one that the case offers a place for.
+
+    ``refusals``: the preconditions that may be broken. The case as it is, if it offers no place for any of them.
+    """
+    candidates = [one for one in (*BREAKERS[number:], *BREAKERS[:number]) if one.condition in refusals]
+    found = next(((breaker, places) for breaker in candidates if (places := breaker.places(case))), None)
+    if found is None:
+        return case
+    breaker, places = found
     changed = breaker.edit(draw, case, pick(draw, places))
     return replace(changed, tags=(*case.tags, f"invalid:{breaker.condition}", breaker.id))

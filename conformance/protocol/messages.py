@@ -12,6 +12,7 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 import numpy as np
 
+from inputmeta import oracle
 from inputmeta.conformance.console import plain_text
 
 VERSION = 1
@@ -202,6 +203,7 @@ class Claims(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     max_total_q: Limit | None = None
     max_num_reqs: Limit | None = None
     max_table_columns: Limit | None = None
+    refuses: Names = tuple(oracle.PRECONDITIONS)
 
 
 class HelloAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="type", tag="hello"):

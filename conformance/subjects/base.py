@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -37,6 +38,8 @@ class Capabilities:
     """Most sequences of a batch."""
     max_table_columns: int | None = None
     """Longest block table of a sequence, and most columns of the caller's ``block_tables``."""
+    refuses: frozenset[str] = frozenset(oracle.PRECONDITIONS)
+    """Preconditions (P-…) that it checks; empty: none. A batch that breaks only others is not handed over."""
 
     def lacks(
         self,
@@ -55,6 +58,10 @@ class Capabilities:
                 return f"yoco_mode {config.yoco_mode}"
         return self._exceeds(sequences, max_num_blocks)
 
+    def must_refuse(self, broken: AbstractSet[str]) -> bool:
+        """Whether a batch that breaks these preconditions is to be refused: for any of them (I-17)."""
+        return not self.refuses.isdisjoint(broken)
+
     def _exceeds(self, sequences: Sequence[oracle.SequenceMetadata], max_num_blocks: int | None) -> str | None:
         """The size of a batch that is beyond this subject, or None."""
         columns = max((len(sequence.block_table) for sequence in sequences), default=0)
@@ -67,6 +74,23 @@ class Capabilities:
             if limit is not None and size > limit:
                 return f"{what} above {limit}"
         return None
+
+
+def without_refusals(claims: Capabilities) -> Capabilities:
+    """The claims of a subject that checks no precondition, and all else as it is."""
+    return replace(claims, refuses=frozenset())
+
+
+def refuses_problem(claims: Capabilities) -> str | None:
+    """What is wrong with the preconditions that a subject claims to check, or None.
+
+    >>> refuses_problem(Capabilities(frozenset(), frozenset(), refuses=frozenset({"lengths"})))
+    "capabilities.refuses: there is no 'lengths'; there are P-RATIO, P-LEN, P-TABLE, P-STATE, P-NGRAM, P-INT32, P-OUT"
+    """
+    unknown = sorted(claims.refuses - oracle.PRECONDITIONS.keys())
+    if not unknown:
+        return None
+    return f"capabilities.refuses: there is no {unknown[0]!r}; there are {', '.join(oracle.PRECONDITIONS)}"
 
 
 class SubjectError(Exception):
@@ -118,6 +142,7 @@ class Subject(Protocol):
         """Build the claimed fields of one batch.
 
         With ``request.out`` the arrays given are filled and returned; otherwise new ones are returned. The request is
-        not changed. Raises :class:`Rejection` for a batch that breaks a precondition, having written nothing.
+        not changed. Raises :class:`Rejection` for a batch that breaks a precondition that it claims to check, having
+        written nothing.
         """
         ...

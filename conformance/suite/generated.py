@@ -67,7 +67,8 @@ class PathResults:
 
     def _check(self, case: Case) -> None:
         self._check_case(case)
-        narrow = narrowed(case) if self.setup.run.subject.capabilities.in_place else None
+        able = self.setup.run.subject.capabilities
+        narrow = narrowed(case) if able.in_place and "P-OUT" in able.refuses else None
         if narrow is not None:
             self._check_case(narrow)
 

@@ -29,6 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--subject-timeout", type=float, default=10.0, metavar="S", help="seconds a batch (default 10)")
     group.addoption("--subject-memory-limit", type=int, default=8192, metavar="MIB", help="of a worker (default 8192)")
     group.addoption("--subject-in-process", action="store_true", help="run the subject in pytest's own process")
+    group.addoption("--subject-valid-only", action="store_true", help="leave out what breaks a precondition")
     group.addoption("--subject-seed", type=int, default=0, metavar="N", help="of the generated batches (default 0)")
     group.addoption("--subject-examples", type=int, default=200, metavar="N", help="batches a path (default 200)")
     group.addoption(

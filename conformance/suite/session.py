@@ -34,13 +34,15 @@ class SuiteSession:
             self.results[path] = PathResults(self.setup, path).run()
         return self.results[path]
 
-    def require(self, path: str, field_name: str | None = None) -> None:
-        """Skip the test if the subject does not claim the path, or the field."""
+    def require(self, path: str, field_name: str | None = None, condition: str | None = None) -> None:
+        """Skip the test if the subject does not claim the path, the field, or to check the precondition."""
         able = self.setup.run.subject.capabilities
         if path not in able.paths:
             pytest.skip(f"not claimed: path {path}")
         if field_name is not None and field_name not in able.fields:
             pytest.skip("not claimed: the field")
+        if condition is not None and condition not in able.refuses:
+            pytest.skip(f"outside the claims: batches that break {condition}")
 
     def judge(self, path: str, unit: Unit, unchecked: str, record: Record) -> None:
         """End the test of one unit of the generated batches: passed, failed, known, or skipped as ``unchecked``."""
@@ -96,6 +98,7 @@ def start(config: pytest.Config, resources: ExitStack) -> SuiteSession:
         in_process=option("subject_in_process"),
         timeout=option("subject_timeout"),
         memory_limit=option("subject_memory_limit"),
+        valid_only=option("subject_valid_only"),
     )
     file = option("known_failures")
     try:

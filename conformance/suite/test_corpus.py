@@ -42,7 +42,7 @@ def judged(suite: SuiteSession, case: CorpusCase) -> Judgement:
     run = suite.setup.run
     outcome = run.session.run(case.case)
     if not outcome.ran:
-        pytest.skip(f"not claimed: {', '.join(sorted(outcome.unsupported))}")
+        pytest.skip(f"not claimed: {outcome.left_out}")
     run.known.saw(case.case)
     mark = run.session.mark()
     judgement = Judgement()

@@ -28,6 +28,6 @@ def test_field(inputmeta_suite: SuiteSession, record_property: Record, path: str
 @pytest.mark.parametrize(("path", "condition"), all_refusals())
 def test_refusal(inputmeta_suite: SuiteSession, record_property: Record, path: str, condition: str) -> None:
     """Every batch that breaks the precondition is refused for it, with nothing written before."""
-    inputmeta_suite.require(path)
+    inputmeta_suite.require(path, condition=condition)
     unchecked = "no batch within what the subject claims breaks the precondition"
     inputmeta_suite.judge(path, ("refusal", condition), unchecked, record_property)

@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import cast
 
 import msgspec
@@ -24,7 +25,13 @@ from inputmeta.conformance.check.tails import tails_of
 from inputmeta.conformance.protocol import messages as wire
 from inputmeta.conformance.protocol.codec import Message, encode_line
 from inputmeta.conformance.protocol.convert import build_message, capabilities_of
-from inputmeta.conformance.subjects.base import Capabilities, Rejection, Result, SubjectFailure
+from inputmeta.conformance.subjects.base import (
+    Capabilities,
+    Rejection,
+    Result,
+    SubjectFailure,
+    without_refusals,
+)
 from inputmeta.conformance.subjects.callables import probe
 from inputmeta.conformance.workers.process import Worker
 from inputmeta.conformance.workers.subject import result_of
@@ -57,8 +64,8 @@ class CheckResult:
 class Session:
     """The program under check, with the batches that its claims allow."""
 
-    def __init__(self, start: Callable[[], Worker]) -> None:
-        """Start it.
+    def __init__(self, start: Callable[[], Worker], *, robust: bool = True, valid_only: bool = False) -> None:
+        """Start it. ``robust``: invalid messages are sent. ``valid_only``: no batch that breaks a precondition is.
 
         Raises:
             SubjectError: it does not start or says no hello.
@@ -66,7 +73,9 @@ class Session:
         self.start = start
         self.worker = start()
         self.hello = self.worker.hello()
-        self.claims: Capabilities = capabilities_of(self.hello.capabilities)
+        self.robust = robust
+        claims = capabilities_of(self.hello.capabilities)
+        self.claims: Capabilities = without_refusals(claims) if valid_only else claims
         self.requests = list(batches(self.claims))
         self.sent = 0
 
@@ -148,10 +157,11 @@ def check_hello(session: Session) -> Iterator[str]:
         "fields": frozenset(oracle.FIELDS),
         "devices": frozenset({"cpu", "cuda"}),
         "yoco_modes": frozenset({"off", "mask", "compact"}),
+        "refuses": frozenset(oracle.PRECONDITIONS),
     }
     for claim, names in known.items():
         claimed: frozenset[str] = getattr(session.claims, claim)
-        if not claimed:
+        if not claimed and claim != "refuses":
             yield f"{claim}: nothing is claimed"
         for name in sorted(claimed - names):
             yield f"{claim}: there is no {name!r}"
@@ -201,15 +211,24 @@ def check_inputs(session: Session) -> Iterator[str]:
 
 def check_rejects(session: Session) -> Iterator[str]:
     """A broken batch is refused by a well-formed ``reject``, and the next valid batch is built as before."""
+    if not session.claims.refuses:
+        raise Skipped("it claims to check no precondition")
     for request in session.valid():
         before = copied(session.ask(request))
-        for what, broken in broken_batches(request):
+        for what, broken in broken_batches(request, session.claims):
             for problem in refusal_problems(session, broken):
                 yield f"{described(request)}, {what}: {problem}"
         yield from differences(session, request, before, session.ask(request), "is another after a refusal")
 
 
-def broken_batches(request: Request) -> Iterator[tuple[str, Request]]:
+def broken_batches(request: Request, claims: Capabilities) -> Iterator[tuple[str, Request]]:
+    """The request with one precondition broken, and which; those that the claims say it refuses."""
+    for what, broken in every_broken_batch(request):
+        if claims.must_refuse({error.condition for error in broken.violations()}):
+            yield what, broken
+
+
+def every_broken_batch(request: Request) -> Iterator[tuple[str, Request]]:
     """The request with one precondition broken, and which."""
     last = len(request.sequences) - 1
     for what, changes in (
@@ -246,6 +265,8 @@ def refusal_problems(session: Session, request: Request) -> Iterator[str]:
 
 def check_invalid_messages(session: Session) -> Iterator[str]:
     """A message that is not valid is answered by ``error`` with id -1 and kind "message"; the next batch is built."""
+    if not session.robust:
+        raise Skipped("left out, --robust asks for it")
     request = session.valid()[0]
     before = copied(session.ask(request))
     for what, data in invalid_messages(session, request):
@@ -309,11 +330,11 @@ def check_in_place(session: Session) -> Iterator[str]:
                     yield f"{described(request)}: {key}: {problem.detail}"
             rows = {key: first_rows(filled.get(key), wanted[key]) for key in wanted}
             yield from differences(session, request, own, rows, "is another in the caller's buffers")
-        _, broken = next(broken_batches(offered))
-        kept = {key: row.memory.copy() for key, row in arena.rows.items()}
-        yield from (f"{described(request)}: {problem}" for problem in refusal_problems(session, broken))
-        if any(not np.array_equal(row.memory, kept[key]) for key, row in arena.rows.items()):
-            yield f"{described(request)}: wrote into the buffers of a batch that it refused"
+        for _, broken in islice(broken_batches(offered, session.claims), 1):
+            kept = {key: row.memory.copy() for key, row in arena.rows.items()}
+            yield from (f"{described(request)}: {problem}" for problem in refusal_problems(session, broken))
+            if any(not np.array_equal(row.memory, kept[key]) for key, row in arena.rows.items()):
+                yield f"{described(request)}: wrote into the buffers of a batch that it refused"
 
 
 def first_rows(value: object, want: Wanted) -> object:
@@ -352,13 +373,15 @@ CHECKS: tuple[tuple[str, Callable[[Session], Iterator[str]]], ...] = (
 """Every check with its name; the docstring says what holds."""
 
 
-def run_checks(start: Callable[[], Worker]) -> Iterator[CheckResult]:
+def run_checks(start: Callable[[], Worker], *, robust: bool = True, valid_only: bool = False) -> Iterator[CheckResult]:
     """Run every check on the program that ``start`` starts; its worker's wire must be one of :func:`sending`.
+
+    ``robust``: with invalid messages. ``valid_only``: without batches that break a precondition.
 
     Raises:
         SubjectError: it does not start or says no hello.
     """
-    session = Session(start)
+    session = Session(start, robust=robust, valid_only=valid_only)
     try:
         for name, check in CHECKS:
             yield run_check(name, check, session)

@@ -21,7 +21,7 @@ from inputmeta.conformance.protocol.convert import (
     roots_of,
 )
 from inputmeta.conformance.protocol.messages import Build, ErrorAnswer, ProgramMessage, Reject, ResultAnswer
-from inputmeta.conformance.subjects.base import Result, SubjectError, SubjectFailure
+from inputmeta.conformance.subjects.base import Result, SubjectError, SubjectFailure, refuses_problem
 from inputmeta.conformance.workers.pool import Pool
 from inputmeta.conformance.workers.process import Worker, brief
 from inputmeta.conformance.workers.wire import Wire, garbage
@@ -60,7 +60,7 @@ class IsolatedSubject:
         """``timeout``: seconds a batch. ``spares``: workers kept ready from the start.
 
         Raises:
-            SubjectError: it cannot be started, or does not say hello.
+            SubjectError: it cannot be started, does not say hello, or claims to check what is no precondition.
         """
         self.timeout = timeout
         self.pool = Pool(start, spares)
@@ -75,6 +75,10 @@ class IsolatedSubject:
         self.name = hello.name
         self.version = hello.version
         self.capabilities = capabilities_of(hello.capabilities)
+        problem = refuses_problem(self.capabilities)
+        if problem is not None:
+            self.close()
+            raise SubjectError(f"subject {self.name}: {problem}")
 
     def build(self, request: Request) -> Result:
         """See :meth:`inputmeta.conformance.subjects.base.Subject.build`.

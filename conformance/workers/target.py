@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from inputmeta.conformance.subjects.base import Subject, SubjectError
+from inputmeta.conformance.subjects.base import Subject, SubjectError, without_refusals
 from inputmeta.conformance.subjects.loading import load_subject
 from inputmeta.conformance.workers.process import MIB, Limits, Worker
 from inputmeta.conformance.workers.subject import IsolatedSubject
@@ -21,6 +21,15 @@ TIMEOUT = 10.0
 """Seconds a batch."""
 MEMORY_LIMIT = 8192
 """MiB of resident memory."""
+
+
+class Unrefusing:
+    """A subject in this process of which no refusal is asked."""
+
+    def __init__(self, subject: Subject) -> None:
+        self.name = subject.name
+        self.capabilities = without_refusals(subject.capabilities)
+        self.build = subject.build
 
 
 @dataclass(frozen=True)
@@ -36,6 +45,8 @@ class Target:
     in_process: bool = False
     timeout: float = TIMEOUT
     memory_limit: int = MEMORY_LIMIT
+    valid_only: bool = False
+    """Whatever it claims to check, no batch that breaks a precondition is handed over."""
 
     @property
     def options(self) -> str:
@@ -49,6 +60,7 @@ class Target:
             parts.append(f"--timeout {self.timeout:g}")
         if self.memory_limit != MEMORY_LIMIT:
             parts.append(f"--memory-limit {self.memory_limit}")
+        parts += ["--valid-only"] * self.valid_only
         return " ".join(parts)
 
     @property
@@ -75,12 +87,15 @@ class Target:
         if self.in_process:
             if self.command is not None:
                 raise SubjectError("--in-process: a --subject-command is a process of its own")
-            yield load_subject(self.subject)
+            subject = load_subject(self.subject)
+            yield Unrefusing(subject) if self.valid_only else subject
             return
         if self.json and self.command is None:
             raise SubjectError("--subject-json: belongs to --subject-command")
-        with IsolatedSubject(self.start, timeout=self.timeout, spares=spares) as subject:
-            yield subject
+        with IsolatedSubject(self.start, timeout=self.timeout, spares=spares) as isolated:
+            if self.valid_only:
+                isolated.capabilities = without_refusals(isolated.capabilities)
+            yield isolated
 
     def _words(self) -> list[str]:
         try:

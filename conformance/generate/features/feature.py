@@ -17,6 +17,8 @@ REAL = frozenset({"real"})
 MANY = frozenset({"many"})
 MASK_OR_COMPACT = frozenset({"mask", "compact"})
 COMPACT = frozenset({"compact"})
+OF_SEQUENCES = frozenset({"P-LEN", "P-TABLE", "P-STATE", "P-NGRAM", "P-INT32"})
+"""Preconditions that one sequence can break while others keep them."""
 
 Conditions = Mapping[str, bool]
 """Whether what a feature is about holds, by the feature's id."""
@@ -40,7 +42,8 @@ class Feature:
     min_cp_size: int = 1
     yoco_modes: frozenset[str] = frozenset()
     """Empty: whatever the mode."""
-    invalid: bool = False
+    conditions: frozenset[str] = frozenset()
+    """Preconditions one of which a batch with the feature breaks; empty: a valid batch can have it."""
     multi_step: bool = False
 
     def reachable(self, profile: Profile) -> bool:
@@ -53,9 +56,12 @@ class Feature:
             and bool(self.tiers.intersection(profile.tiers))
             and profile.max_cp_size >= self.min_cp_size
             and (not self.yoco_modes or bool(self.yoco_modes.intersection(profile.yoco_modes)))
-            and (profile.invalid > 0 if self.invalid else profile.invalid < 1)
+            and (self._breakable(profile) if self.conditions else profile.invalid < 1)
             and (not self.multi_step or profile.multi_step)
         )
+
+    def _breakable(self, profile: Profile) -> bool:
+        return profile.invalid > 0 and not self.conditions.isdisjoint(profile.refusals)
 
 
 @dataclass(frozen=True)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from array import array
 
+from inputmeta import oracle
 from inputmeta.conformance.cases.model import Case, Config, Sequence
 
 from ..draws import INT32_MAX
 from ..int32 import block_count, dense_product, highest_block_id, highest_state_id
-from .feature import DECODE, PROMPT, Conditions, Feature, holding
+from .feature import DECODE, OF_SEQUENCES, PROMPT, Conditions, Feature, holding
 
 
 def _refusal(name: str, text: str, classes: tuple[str, ...] = (), paths: frozenset[str] = PROMPT | DECODE) -> Feature:
-    return Feature(name, text, classes, paths, invalid=True)
+    condition = name.partition(":")[0]
+    conditions = frozenset({condition}) if condition in oracle.PRECONDITIONS else OF_SEQUENCES
+    return Feature(name, text, classes, paths, conditions=conditions)
 
 
 FEATURES = (

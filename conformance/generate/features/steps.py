@@ -8,7 +8,7 @@ from itertools import pairwise
 from inputmeta.conformance.cases.model import Case, Gather, Sequence
 
 from .facts import Step
-from .feature import DECODE, PROMPT, SMALL, ZOS, Conditions, Feature, holding
+from .feature import DECODE, OF_SEQUENCES, PROMPT, SMALL, ZOS, Conditions, Feature, holding
 
 _order = partial(Feature, multi_step=True)
 
@@ -31,7 +31,7 @@ FEATURES = (
     _order("STEPS:no-rows-between", "a step without rows between two with some", ("STALE", "ZERO"), PROMPT, SMALL),
     _order("STEPS:idle-between", "a step that stores nothing between two", ("STALE", "RANK"), tiers=SMALL),
     _order("STEPS:drafts-end", "no drafts after a step with some", ("SPEC", "STALE"), DECODE),
-    _order("STEPS:refused-between", "a valid step after a refused one", ("STALE",), invalid=True),
+    _order("STEPS:refused-between", "a valid step after a refused one", ("STALE",), conditions=OF_SEQUENCES),
 )
 
 

@@ -41,6 +41,13 @@ def test_a_case_survives_its_file(case: Case) -> None:
 
 
 @settings(REPEATABLE, max_examples=150)
+@given(batches(Profile(invalid=True, refusals=("P-NGRAM",))))
+def test_only_preconditions_of_the_profile_are_broken(case: Case) -> None:
+    """Where the case offers no place for any of them, it stays valid."""
+    assert tagged_condition(case) == ({"P-NGRAM"} if case.config.max_ngram_size else set())
+
+
+@settings(REPEATABLE, max_examples=150)
 @given(batches(Profile(invalid=0)))
 def test_sequences_of_a_step_share_no_block_and_no_state(case: Case) -> None:
     for step in case.steps:

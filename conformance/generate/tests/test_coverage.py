@@ -18,6 +18,8 @@ PROFILES = {
     "zos": (Profile(("decode_zos",), max_cp_size=1, invalid=0, tiers=SMALL), 700),
     "compact": (Profile(("prompt",), max_cp_size=2, yoco_modes=("compact",), invalid=0, tiers=SMALL), 400),
     "refusals": (Profile(invalid=1, tiers=SMALL, multi_step=False), 400),
+    "one refusal": (Profile(invalid=0.5, tiers=SMALL, refusals=("P-STATE",)), 500),
+    "no refusal": (Profile(("decode",), tiers=SMALL, refusals=()), 400),
 }
 
 
@@ -79,5 +81,8 @@ def test_reachability_follows_the_profile() -> None:
     assert "F-ZIGZAG:middle-rank" in unreachable(Profile(max_cp_size=2))
     assert "F-CLIP:inside" in unreachable(Profile(yoco_modes=("off", "mask")))
     assert {"BUG:DTYPE", "P-TABLE:short"} <= unreachable(Profile(invalid=0))
+    assert unreachable(Profile(refusals=())) == unreachable(Profile(invalid=0))
+    assert {"P-TABLE:short", "REFUSED:placeholder"} <= unreachable(Profile(refusals=("P-RATIO",)))
+    assert not {"P-STATE:data-len", "REFUSED:placeholder"} & unreachable(Profile(refusals=("P-STATE",)))
     assert "CONFIG:real" in unreachable(Profile(tiers=("small",)))
     assert "STEPS:shrink" in unreachable(Profile(multi_step=False))

@@ -65,6 +65,15 @@ class Takes(Decode):
         return super().build(dataclasses.replace(request, sequences=sequences))
 '''
 
+SUBJECTS += '''
+class TakesByClaim(Takes):
+    """As it says."""
+    def __init__(self):
+        super().__init__()
+        refuses = self.capabilities.refuses - {"P-STATE"}
+        self.capabilities = dataclasses.replace(self.capabilities, refuses=refuses)
+'''
+
 FEW_REPLAYS = """
 from inputmeta.conformance.campaign import judging
 judging.TIMES = 2
@@ -224,6 +233,17 @@ def test_an_accepted_batch_fails_the_refusal_of_its_precondition(suite) -> None:
     ended = suite("user_subjects:Takes", "-k", "test_refusal", "--subject-examples=200")
     assert ended.failing() == {"refusal[decode-P-STATE]"}
     assert "ACCEPTED: breaks P-STATE and was accepted" in "".join(ended.texts.values())
+
+
+def test_a_refusal_that_is_not_claimed_is_skipped_and_counted(suite) -> None:
+    for arguments in (("user_subjects:TakesByClaim",), ("user_subjects:Takes", "--subject-valid-only")):
+        ended = suite(*arguments, "-k", "test_refusal or test_case", "--subject-examples=200")
+        assert ended.code == 0, ended.output
+        assert " skipped: outside the claims: batches that break P-STATE" in ended.output
+    assert " skipped: outside the claims: batches that break P-TABLE" in ended.output
+    cases = suite("oracle", "--subject-valid-only", "-k", "test_case")
+    assert cases.code == 0, cases.output
+    assert "1 skipped: not claimed: refusal for P-TABLE" in cases.output
 
 
 def test_a_subject_that_dies_costs_one_test_not_the_run(suite) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from inputmeta.conformance.commands.main import app as main_app
 from inputmeta.conformance.commands.subject import app
 from inputmeta.conformance.mutants import MUTANTS
 from inputmeta.conformance.protocol.codec import decode_frame, encode, read_frame
@@ -148,13 +149,53 @@ def run(*arguments: str):
 
 
 def test_the_command_says_what_failed_and_ends_with_one():
-    right = run("check", "--subject", "oracle")
+    right = run("check", "--subject", "oracle", "--robust")
     assert right.exit_code == 0, right.output
     assert [line.split()[:2] for line in right.output.splitlines()] == [["ok", name] for name, _ in CHECKS]
     wrong = run("check", "--subject", "mutant:leaves-a-field-out")
     assert wrong.exit_code == 1
     assert "\nFAILED  fields" in wrong.output
     assert "        - prompt, 2 sequences: cu_seqlens_q: the field is missing" in wrong.output
+
+
+def test_messages_that_are_not_valid_are_sent_on_request_alone():
+    """A shim that ends at the first invalid message passes, and is told what was left out."""
+    shim = f"{sys.executable} {HERE / 'wrong_program.py'} dies-of-an-invalid-message"
+    usual = run("check", "--subject-command", shim)
+    assert usual.exit_code == 0, usual.output
+    (line,) = [line for line in usual.output.splitlines() if " invalid-messages " in line]
+    assert line.startswith("skipped ")
+    assert line.endswith("(left out, --robust asks for it)")
+    asked = run("check", "--subject-command", shim, "--robust")
+    assert asked.exit_code == 1
+    assert "FAILED  invalid-messages" in asked.output
+
+
+def test_a_refusal_that_is_not_claimed_is_not_asked_for():
+    for name, valid_only in ((f"{WRONG}:checks_none", False), ("mutant:checks-nothing", True)):
+        session = Session(lambda name=name: InThisProcess(name), valid_only=valid_only)
+        checks = {check: run_check(check, dict(CHECKS)[check], session) for check in ("hello", "rejects", "in-place")}
+        assert checks["rejects"].skipped == "it claims to check no precondition"
+        assert not any(found.problems for found in checks.values())
+    found = problems(lambda: InThisProcess(f"{WRONG}:checks_tables_alone"), "rejects")
+    assert "P-TABLE: is accepted; it breaks P-TABLE" in found
+    assert "P-STATE" not in found
+
+
+def test_a_program_that_claims_an_unknown_refusal_is_one_line():
+    program = f"{sys.executable} {HERE / 'wrong_program.py'} claims-an-unknown-refusal"
+    ended = CliRunner().invoke(main_app, ["fuzz", "--subject-command", program])
+    assert ended.exit_code == 125
+    assert ended.output == (
+        "inputmeta: subject oracle: capabilities.refuses: there is no 'P-LENGTH'; there are P-RATIO, P-LEN, P-TABLE, "
+        "P-STATE, P-NGRAM, P-INT32, P-OUT\n"
+    )
+
+
+@pytest.mark.parametrize("wrong", [("--subject", "oracle", "--subject-command", "x"), ("--subject-json",)])
+def test_options_that_exclude_each_other(wrong):
+    ended = run("check", *wrong)
+    assert (ended.exit_code, ended.output.count("\n")) == (2, 1)
 
 
 def test_the_command_speaks_to_programs_and_in_json():

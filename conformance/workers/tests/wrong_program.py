@@ -33,6 +33,9 @@ def main(kind: str) -> int:
             sys.stdout.buffer.write(b"Welcome to the builder!\n")
         if kind == "speaks-another-protocol" and isinstance(answer, wire.HelloAnswer):
             answer = msgspec.structs.replace(answer, protocol=99)
+        if kind == "claims-an-unknown-refusal" and isinstance(answer, wire.HelloAnswer):
+            claims = msgspec.structs.replace(answer.capabilities, refuses=("P-LENGTH",))
+            answer = msgspec.structs.replace(answer, capabilities=claims)
         sys.stdout.buffer.write(encode(answer))
         sys.stdout.buffer.flush()
     if kind == "stays-after-bye":
