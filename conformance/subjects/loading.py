@@ -37,11 +37,24 @@ def load_subject(name: str) -> Subject:
     except SubjectError:
         raise
     except Exception as error:  # importing a stranger's module may raise anything
-        text = " ".join(str(error).split())[:500]
-        raise SubjectError(f"subject {name}: {type(error).__name__}: {text}") from error
+        text = f"{type(error).__name__}: {' '.join(str(error).split())[:500]}"
+        if name in BUNDLED and isinstance(error, ImportError):
+            text = engine_missing(error) or text
+        raise SubjectError(f"subject {name}: {text}") from error
     if problem is not None:
         raise SubjectError(f"subject {name}: {problem}")
     return subject
+
+
+def engine_missing(error: ImportError) -> str | None:
+    """What to install, if it is the engine that is not there, or torch, which the suite needs for it alone; else None.
+
+    >>> engine_missing(ModuleNotFoundError("No module named 'torch'", name="torch"))
+    "needs the engine: pip install 'inputmeta-conformance[engine]'"
+    """
+    if error.name not in ("torch", "inputmeta", "inputmeta.engine", "inputmeta.engine._core"):
+        return None
+    return "needs the engine: pip install 'inputmeta-conformance[engine]'"
 
 
 FORMS = "engine, engine-cuda, oracle, mutant:NAME, package.module:name, or the name of an installed entry point"
