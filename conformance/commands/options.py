@@ -45,13 +45,30 @@ InProcessOption = Annotated[
 ]
 TimeoutOption = Annotated[float, typer.Option("--timeout", min=0.01, help="seconds a worker has for a batch")]
 MemoryOption = Annotated[int, typer.Option("--memory-limit", min=1, help="MiB a worker may have resident")]
+
+
+def known_target(file: Path | None) -> Path | None:
+    """The file to write, looked at before the run; a usage error if it is there and holds no known failures."""
+    try:
+        if file is not None and file.exists():
+            KnownFailures.load(file)
+    except KnownFailuresError as error:
+        raise fail(str(error)) from error
+    return file
+
+
 KnownOption = Annotated[
     Path | None,
-    typer.Option("--known-failures", metavar="FILE", help="lines of `case id or signature – reason – issue`"),
+    typer.Option("--known-failures", metavar="FILE", help="a TOML file of known failures, or old lines of text"),
 ]
 WriteKnownOption = Annotated[
     Path | None,
-    typer.Option("--write-known-failures", metavar="FILE", help="write the present failures as such a file"),
+    typer.Option(
+        "--write-known-failures",
+        metavar="FILE",
+        help="write the present failures as TOML; reasons and issues that stand in the file stay",
+        callback=known_target,
+    ),
 ]
 SaveDirOption = Annotated[Path, typer.Option(help="where failing cases and the journal are")]
 
