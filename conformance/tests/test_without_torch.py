@@ -4,16 +4,15 @@ that is found here.
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from importlib.metadata import distribution
+from importlib.metadata import Distribution, distribution, distributions
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from inputmeta.conformance import exits
 
@@ -71,45 +70,42 @@ def interpreter(version: str) -> Path | None:
     return None
 
 
-def required(name: str, seen: set[str]) -> Iterator[str]:
-    """The distributions that one needs, without extras, itself among them."""
-    name = re.sub(r"[-_.]+", "-", name).lower()
-    if name in seen:
-        return
-    seen.add(name)
-    yield name
-    for text in distribution(name).requires or ():
-        requirement = Requirement(text)
-        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
-            yield from required(requirement.name, seen)
+def required(found: Distribution, seen: dict[str, Distribution]) -> None:
+    """Enter the distributions that one needs, without extras, as they are here."""
+    for requirement in map(Requirement, found.requires or ()):
+        name = canonicalize_name(requirement.name)
+        if name not in seen and (requirement.marker is None or requirement.marker.evaluate({"extra": ""})):
+            seen[name] = distribution(name)
+            required(seen[name], seen)
 
 
 def link_dependencies(site: Path) -> None:
-    """What the suite requires, and no more, from the environment that runs this test."""
-    for name in required("inputmeta-conformance", set()):
-        found = distribution(name)
-        tops = {path.parts[0] for path in found.files or () if path.parts[0] not in ("..", "__pycache__")}
-        for top in tops if name != "inputmeta-conformance" else ():
+    """What the installed wheel requires, and no more, from the environment that runs this test."""
+    (suite,) = distributions(name="inputmeta-conformance", path=[str(site)])
+    seen: dict[str, Distribution] = {}
+    required(suite, seen)
+    for found in seen.values():
+        for top in {path.parts[0] for path in found.files or ()} - {"..", "__pycache__"}:
             if not (site / top).exists():
-                (site / top).symlink_to(found.locate_file(top))  # type: ignore[arg-type]
+                (site / top).symlink_to(str(found.locate_file(top)))
 
 
-@pytest.fixture
-def programs(request: pytest.FixtureRequest, wheel: Path, tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def programs(request: pytest.FixtureRequest, wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of programs of a fresh environment in which the wheel is installed with what it requires."""
     version = request.param
     python = interpreter(version)
     if python is None:
         pytest.skip(f"no Python {version}")
-    environment = tmp_path / "environment"
+    environment = tmp_path_factory.mktemp("pure") / "environment"
     subprocess.run([str(python), "-m", "venv", "--without-pip", str(environment)], check=True, timeout=60)
     install = [sys.executable, "-m", "pip", "--python", str(environment / "bin" / "python"), "install", "--quiet"]
     options = ["--no-compile", "--only-binary=:all:", "--disable-pip-version-check", f"--constraint={CONSTRAINTS}"]
+    options += ["--no-deps"] if version == RUNNING else []
+    subprocess.run([*install, *options, str(wheel)], check=True, timeout=120)
     if version == RUNNING:
         (site,) = environment.glob("lib/python*/site-packages")
         link_dependencies(site)
-        options.append("--no-deps")
-    subprocess.run([*install, *options, str(wheel)], check=True, timeout=120)
     return environment / "bin"
 
 
