@@ -11,15 +11,22 @@ import msgspec
 import typer
 from rich.table import Table
 
-from inputmeta import engine, oracle
+from inputmeta import oracle
 from inputmeta.conformance.benchmarks import report
-from inputmeta.conformance.benchmarks.contenders import construction_run, measured, operations
-from inputmeta.conformance.benchmarks.gpu import run_gpu_benchmark
 from inputmeta.conformance.benchmarks.measure import Spread, interleaved, spread_of
 from inputmeta.conformance.benchmarks.workloads import SCALES, Workload, workloads
-from inputmeta.conformance.console import fail
+from inputmeta.conformance.console import fail, notice
 from inputmeta.conformance.exits import NO_SUBJECT
 from inputmeta.conformance.gpu.summary import machine
+from inputmeta.conformance.subjects.loading import engine_missing
+
+try:
+    from inputmeta import engine
+    from inputmeta.conformance.benchmarks.contenders import construction_run, measured, operations
+    from inputmeta.conformance.benchmarks.gpu import run_gpu_benchmark
+except ImportError as error:
+    notice(f"the benchmark {engine_missing(error) or error}")
+    raise SystemExit(NO_SUBJECT) from error
 
 NOTES = (
     "Median processor time of interleaved rounds; ratios are taken round by round, in brackets their quartiles.",

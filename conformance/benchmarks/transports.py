@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import shlex
-import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,6 +20,7 @@ from inputmeta import oracle
 from inputmeta.conformance.benchmarks import report
 from inputmeta.conformance.cases.request import affordable_expansions
 from inputmeta.conformance.check.buffers import PATTERNS, Arena
+from inputmeta.conformance.examples import CannotBuildError, build_cpp
 from inputmeta.conformance.gpu.summary import machine
 from inputmeta.conformance.subjects import Request, Subject
 from inputmeta.conformance.subjects.callables import probe
@@ -120,20 +119,18 @@ def per_second(call: Callable[[], object], rounds: int, seconds: float) -> float
 
 @contextmanager
 def targets() -> Iterator[dict[str, tuple[str, Target]]]:
-    """Each transport with the subject behind it; the C++ one only where there is a compiler."""
+    """Each transport with the subject behind it; the C++ one only where it can be built."""
     json_program = shlex.join([sys.executable, str(EXAMPLES / "json_program.py")])
     found = {
         "in process": (PYTHON_EXAMPLE, Target(subject=PYTHON_EXAMPLE, in_process=True)),
         "worker": (PYTHON_EXAMPLE, Target(subject=PYTHON_EXAMPLE)),
         "command, lines of JSON": ("json_program.py", Target(command=json_program, json=True)),
     }
-    compiler = shutil.which("c++")
     with tempfile.TemporaryDirectory() as folder:
-        if compiler is not None:
-            program = str(Path(folder) / "decode_builder")
-            sources = [str(EXAMPLES / "cpp" / name) for name in ("main.cpp", "decode.cpp")]
-            subprocess.run([compiler, "-std=c++20", "-O2", "-o", program, *sources], check=True)
-            found["command, C++"] = ("cpp/decode_builder", Target(command=shlex.quote(program)))
+        program = Path(folder) / "decode_builder"
+        with suppress(CannotBuildError):
+            build_cpp(program, "-O2")
+            found["command, C++"] = ("cpp/decode_builder", Target(command=shlex.quote(str(program))))
         yield found
 
 

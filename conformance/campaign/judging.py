@@ -83,7 +83,7 @@ class Run:
     def finish(self, write: Path | None) -> None:
         """Write the present failures, if that is wanted; raises KnownFailuresError."""
         if write is not None:
-            self.known.rewritten(self.failing).save(write)
+            self.known.write(self.failing, write)
 
     def judge(
         self,

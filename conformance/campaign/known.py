@@ -1,66 +1,31 @@
-"""Known failures: a text file of what a subject is known to get wrong, so that a run fails only for something new.
+"""Known failures: what a subject is known to get wrong, so that a run fails only for something new.
 
-A line is ``case id or signature – reason – issue``::
-
-    # what the v3 builder still gets wrong
-    MISMATCH:F-POS:positions – rows of a chunk start one late – ENGINE-812
-    8911836eaeacb586 – window at the start of a context – https://tracker.example/77
-
-A case id covers every finding on that case, a signature (verdict, formula, field; and missing, type, dtype or shape
-where the field's form is wrong) every finding of that identity: a wrong shape that is known hides no wrong value.
-Matching is exact: there are no patterns, and an entry that no longer fails is reported, so that the list only shrinks.
+An entry (:mod:`inputmeta.conformance.campaign.known_file`) names a case, and covers every finding on it, or a signature
+(verdict, path, formula, field, kind), and covers every finding of that identity: a wrong shape that is known hides no
+wrong value, nor the same on another path. Matching is exact: there are no patterns, and an entry that no longer fails
+is reported, so that the list only shrinks.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
-from inputmeta.conformance.cases.files import CaseError, case_id, read_file
+from inputmeta.conformance.campaign.known_file import (
+    CASE_ID,
+    KnownFailure,
+    KnownFailuresError,
+    read,
+    write,
+)
+from inputmeta.conformance.cases.files import case_id
 from inputmeta.conformance.cases.model import Case
-from inputmeta.conformance.check.verdicts import Finding, Verdict
-from inputmeta.conformance.console import plain_text
+from inputmeta.conformance.check.verdicts import Finding, Signature
 
-MAX_FILE_BYTES = 2**20
-MAX_LINE = 2000
-"""Characters of a line."""
+__all__ = ["KnownFailure", "KnownFailures", "KnownFailuresError"]
 
 UNKNOWN = ("unknown", "-")
 """Reason and issue of an entry that was written by the suite."""
-
-SEPARATOR = re.compile(r"\s+[–—-]\s+")
-CASE_ID = re.compile(r"[0-9a-f]{16}")
-SIGNATURE = re.compile(r"[A-Z_]+(:[^\s:]+)+")
-NOT_FAILURES = frozenset({"PASS", "UNSUPPORTED", "KNOWN"})
-
-
-class KnownFailuresError(ValueError):
-    """A known-failures file that cannot be used. ``str()`` is one line: file, line, what is wrong."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(plain_text(text))
-
-
-@dataclass(frozen=True)
-class KnownFailure:
-    """One entry: ``key`` is a case id (16 hexadecimal digits) or a signature."""
-
-    key: str
-    reason: str
-    issue: str
-    line: int = 0
-    """Its line in the file, from 1; 0 for an entry that no file holds yet."""
-
-    @property
-    def is_case(self) -> bool:
-        """Whether the key names a case, rather than a signature."""
-        return CASE_ID.fullmatch(self.key) is not None
-
-    def __str__(self) -> str:
-        """The line of the file."""
-        return f"{self.key} – {self.reason} – {self.issue}"
 
 
 class KnownFailures:
@@ -78,21 +43,8 @@ class KnownFailures:
 
     @classmethod
     def load(cls, path: Path) -> KnownFailures:
-        """Read a file.
-
-        Raises:
-            KnownFailuresError: unreadable, no plain file, larger than 1 MiB, not UTF-8, or a line that is no entry.
-        """
-        try:
-            text = read_file(path, MAX_FILE_BYTES, "a known-failures file").decode("utf-8")
-        except CaseError as error:
-            raise KnownFailuresError(str(error)) from error
-        except UnicodeDecodeError as error:
-            raise KnownFailuresError(f"{path}: not UTF-8 at byte {error.start}") from error
-        try:
-            return cls(parse(text), path)
-        except KnownFailuresError as error:
-            raise KnownFailuresError(f"{path}{error}") from error
+        """Read a file; raises KnownFailuresError, see :func:`inputmeta.conformance.campaign.known_file.read`."""
+        return cls(read(path), path)
 
     def __bool__(self) -> bool:
         """Whether anything is known."""
@@ -107,7 +59,7 @@ class KnownFailures:
         """The entry that covers a finding on a case, the case's own first; None if it is new."""
         if not self.entries:
             return None
-        found = [self.entries[key] for key in (case_id(case), finding.signature) if key in self.entries]
+        found = [self.entries[key] for key in (case_id(case), *keys_of(finding.identity)) if key in self.entries]
         self.matched.update(entry.key for entry in found)
         return found[0] if found else None
 
@@ -120,60 +72,34 @@ class KnownFailures:
         return [entry for entry in self.unused() if entry.key in self.ran]
 
     def complaint(self, entry: KnownFailure) -> str:
-        """One line on an unused entry: file, line, key, what is wrong with it."""
+        """One line on an unused entry: file, place, key, what is wrong with it."""
         what = "the case passes" if entry.key in self.ran else "no case of this run" if entry.is_case else "not seen"
-        return f"{self.path}:{entry.line}: {entry.key}: {what}; remove the entry ({entry.reason} – {entry.issue})"
+        return f"{self.path}{entry.place}: {entry.key}: {what}; remove the entry ({entry.reason} – {entry.issue})"
 
-    def rewritten(self, failing: Iterable[str]) -> KnownFailures:
-        """The entries of the present failures, by case id or signature: reason and issue kept where they are known."""
-        keys = sorted(set(failing), key=lambda key: (CASE_ID.fullmatch(key) is not None, key))
-        return KnownFailures(self.entries.get(key) or KnownFailure(key, *UNKNOWN) for key in keys)
+    def write(self, failing: Iterable[str], path: Path) -> None:
+        """Write the present failures, by case id or signature, sorted; ``path`` is TOML afterwards, whatever it was.
 
-    def save(self, path: Path) -> None:
-        """Write the entries, one a line, signatures before case ids.
+        Reason and issue are those that stand in ``path``, or else here, also at a short signature that covers the
+        present one. Entries of cases that this run left out stay.
 
         Raises:
-            KnownFailuresError: the file cannot be written.
+            KnownFailuresError: ``path`` cannot be written, or is a file that holds no known failures.
         """
-        lines = ["# case id or signature – reason – issue", *map(str, self.entries.values())]
-        try:
-            path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        except OSError as error:
-            raise KnownFailuresError(f"{path}: {error.strerror}") from error
+        standing = KnownFailures.load(path) if path.exists() else KnownFailures()
+        told = {**self.entries, **standing.entries}
+        left = {key for key in self.left_out if key in told}
+        write(rewritten(told, {*failing, *left}), path)
 
 
-def parse(text: str) -> Iterator[KnownFailure]:
-    """The entries of a file's text.
-
-    Raises:
-        KnownFailuresError: a line that is no entry, or a key that stands twice; the text begins with ``:LINE:``.
-
-    >>> [entry.key for entry in parse("# ours\\n\\nMISMATCH:F-POS:positions - one late - #7\\n")]
-    ['MISMATCH:F-POS:positions']
-    """
-    seen: dict[str, int] = {}
-    for number, line in enumerate(text.removeprefix("\ufeff").split("\n"), 1):
-        stripped = line.strip()
-        if not stripped or stripped.startswith("#"):
-            continue
-        entry = parse_line(stripped, number)
-        if entry.key in seen:
-            raise KnownFailuresError(f":{number}: {entry.key} stands in line {seen[entry.key]} already")
-        seen[entry.key] = number
-        yield entry
+def keys_of(signature: Signature) -> tuple[str, str]:
+    """The keys under which an entry may cover a signature: as it is, and as lines of text have it."""
+    return str(signature), signature.short
 
 
-def parse_line(line: str, number: int) -> KnownFailure:
-    """One entry; the reason may hold dashes, key and issue may not stand apart from them by blanks."""
-    if len(line) > MAX_LINE or not line.isprintable():
-        raise KnownFailuresError(f":{number}: longer than {MAX_LINE} characters, or not printable")
-    key, *rest = SEPARATOR.split(line, maxsplit=1)
-    marks = list(SEPARATOR.finditer(rest[0])) if rest else []
-    if not marks:
-        raise KnownFailuresError(f":{number}: want `case id or signature – reason – issue`")
-    reason, issue = rest[0][: marks[-1].start()], rest[0][marks[-1].end() :]
-    verdict = key.partition(":")[0]
-    known_verdict = verdict in Verdict.__members__ and verdict not in NOT_FAILURES
-    if not CASE_ID.fullmatch(key) and not (SIGNATURE.fullmatch(key) and known_verdict):
-        raise KnownFailuresError(f":{number}: {key} is no case id and no signature (VERDICT:FORMULA:FIELD)")
-    return KnownFailure(key, reason.strip(), issue.strip(), number)
+def rewritten(told: dict[str, KnownFailure], failing: Iterable[str]) -> Iterator[KnownFailure]:
+    """The entries of ``failing``, signatures first, with what is ``told`` of them."""
+    for key in sorted(failing, key=lambda key: (CASE_ID.fullmatch(key) is not None, key)):
+        keys = (key,) if CASE_ID.fullmatch(key) else keys_of(Signature.parse(key))
+        known = next((told[each] for each in keys if each in told), None)
+        reason, issue = UNKNOWN if known is None else (known.reason, known.issue)
+        yield KnownFailure(key, reason, issue)

@@ -126,12 +126,12 @@ def _check(
         result.unsupported[built.detail] += 1
         return []
     if isinstance(built, Finding):
-        return [built]
+        return [built.on_path(step.path)]
     rows = choose_rows(config, step.sequences, options.rows, options.seed, step.index)
     wanted, unclaimed = wanted_fields(request, subject, rows)
     for name in unclaimed:
         result.unsupported[name] += 1
-    findings = compare_fields(wanted, built, step.index)
+    findings = [found.on_path(step.path) for found in compare_fields(wanted, built, step.index)]
     result.oracle_seconds += time.perf_counter() - after
     result.rows_built += step.total_q
     result.rows_compared += step.total_q if rows is None else len(rows)

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from inputmeta import oracle
-from inputmeta.conformance.check.verdicts import Cell, Finding, Verdict
+from inputmeta.conformance.check.verdicts import VALUE, Cell, Finding, Verdict
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def compare_field(key: str, want: Wanted, actual: object, step: int) -> Finding 
         return None
     position = tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
     cell = want.cell(array, position)
-    return finding(Verdict.MISMATCH, step, key, want, detail="wrong value", cell=cell, differing=count)
+    return finding(Verdict.MISMATCH, step, key, want, detail="wrong value", cell=cell, differing=count, kind=VALUE)
 
 
 class FormProblem(NamedTuple):

@@ -30,6 +30,8 @@ from inputmeta.conformance.subjects.base import Rejection, Result, Subject, Subj
 class Outcome:
     """What one case gave: findings (none: it conforms), what was not claimed, how much was compared."""
 
+    path: str = "-"
+    """Of the case; findings get it."""
     findings: list[Finding] = field(default_factory=list)
     unsupported: set[str] = field(default_factory=set)
     """Field names, or what of the batch is beyond the subject (``path decode_zos``)."""
@@ -70,7 +72,13 @@ class Outcome:
         if beyond:
             self.steps = 0
             self.unsupported.update(beyond)
-        self.findings = distinct([*self.findings, *(f for f in findings if f.verdict is not Verdict.UNSUPPORTED)])
+        kept = [found.on_path(self.path) for found in findings if found.verdict is not Verdict.UNSUPPORTED]
+        self.findings = distinct([*self.findings, *kept])
+
+    @property
+    def values_agree(self) -> bool:
+        """Whether nothing was found but wrong forms, behind which a wrong value may still hide."""
+        return all(found.on_form for found in self.findings)
 
 
 @dataclass(frozen=True)
@@ -94,7 +102,7 @@ def run_case(case: Case, subject: Subject) -> Outcome:
     that breaks only preconditions which the subject does not claim to check is left out; the others are run. A table
     width (``max_num_blocks``) is a property of the caller's buffers: only passes that offer buffers have it.
     """
-    outcome = Outcome()
+    outcome = Outcome(case.path)
     valid: list[ValidStep] = []
     for index in range(len(case.steps)):
         request = step_request(case, index, in_place=subject.capabilities.in_place)
@@ -120,7 +128,7 @@ def run_case(case: Case, subject: Subject) -> Outcome:
             if any(found.code for found in passes[-1]):  # no answer: another pattern tells no more
                 break
         outcome.add(merge_passes(passes))
-    if not outcome.findings and not (subject.capabilities.in_place and case.max_num_blocks is not None):
+    if outcome.values_agree and not (subject.capabilities.in_place and case.max_num_blocks is not None):
         outcome.add(run_pass(subject, valid, None))
     return outcome
 
@@ -161,14 +169,16 @@ def run_pass(
 ) -> list[Finding]:
     """One pass over the steps of a case: on the subject's own buffers (``pattern`` None) or on poisoned ones.
 
-    Ends at the first step with findings: later steps would only repeat them.
+    Ends at the first step with findings: later steps would only repeat them. A wrong form alone does not end it: the
+    same field may have a wrong value at another step.
     """
     arena = None if pattern is None else Arena([tails.shapes(step.shapes) for step in steps], pattern)
+    findings: list[Finding] = []
     for step in steps:
-        findings = run_step(subject, step) if arena is None else run_in_place(subject, step, arena, tails)
-        if findings:
-            return findings
-    return []
+        findings += run_step(subject, step) if arena is None else run_in_place(subject, step, arena, tails)
+        if not all(found.on_form for found in findings):
+            break
+    return findings
 
 
 def run_step(subject: Subject, step: ValidStep) -> list[Finding]:
@@ -214,7 +224,8 @@ def unwritten(problem: Finding, want: Wanted, view: np.ndarray, before: np.ndarr
     untouched = wrong & ((view == before) if want.rows is None else (view == before)[want.rows])
     if not np.array_equal(wrong, untouched):
         return None
-    return dataclasses.replace(problem, verdict=Verdict.UNWRITTEN, detail="cells that must be written were not")
+    detail = "cells that must be written were not"
+    return dataclasses.replace(problem, verdict=Verdict.UNWRITTEN, detail=detail, kind="")
 
 
 def build(subject: Subject, request: Request, step: int) -> Result | Finding:

@@ -15,7 +15,7 @@ from inputmeta import oracle
 from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.check.buffers import Shapes
 from inputmeta.conformance.check.compare import Wanted, finding
-from inputmeta.conformance.check.verdicts import Cell, Finding, Verdict, declared
+from inputmeta.conformance.check.verdicts import VALUE, Cell, Finding, Verdict, declared
 from inputmeta.conformance.subjects.base import Capabilities
 
 SPARE_ROWS = 3
@@ -52,7 +52,8 @@ class Tails:
         untouched = not (wrong & (view[rows:] != before[rows:])).any()
         verdict = Verdict.UNWRITTEN if untouched else Verdict.MISMATCH
         detail = f"rows from {rows} on are past total_q and promised to be neutral"
-        return finding(verdict, step, key, want, detail=detail, cell=cell, differing=int(wrong.sum()))
+        kind = "" if untouched else VALUE
+        return finding(verdict, step, key, want, detail=detail, cell=cell, differing=int(wrong.sum()), kind=kind)
 
 
 NO_TAILS = Tails({}, 0)

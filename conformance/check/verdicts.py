@@ -1,15 +1,17 @@
 """Verdicts, findings and their identity.
 
-A finding is one verdict on one field (or on the batch as a whole). Its signature (verdict, formula, field, kind) is
-what fuzzing groups by, what Hypothesis sees as an exception class of its own, and what a report names.
+A finding is one verdict on one field (or on the batch as a whole). Its signature (:class:`Signature`) is what fuzzing
+groups by, what Hypothesis sees as an exception class of its own, and what a report names.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cache
+from typing import NamedTuple
 
 from inputmeta import oracle
 
@@ -43,6 +45,77 @@ class Verdict(StrEnum):
     """Does not claim this batch or field."""
 
 
+NO_FAILURES = frozenset({Verdict.PASS, Verdict.KNOWN, Verdict.UNSUPPORTED})
+"""Verdicts that no finding has."""
+VALUE = "value"
+"""Kind of a finding on cells."""
+FORMS = frozenset({"missing", "type", "dtype", "shape"})
+"""Kinds of a finding on the form of a field."""
+CODE = re.compile(r"[A-Za-z0-9_-]+")
+
+
+class Signature(NamedTuple):
+    """Identity of a finding across runs. ``str()`` is ``VERDICT:PATH:FORMULA:FIELD:KIND``, :meth:`parse` its inverse.
+
+    >>> str(Signature("MISMATCH", "decode", "F-POS", "positions", VALUE))
+    'MISMATCH:decode:F-POS:positions:value'
+    """
+
+    verdict: str
+    path: str
+    formula: str
+    """Formula or precondition; ``-`` without an answer to a valid batch."""
+    field: str
+    """Declared name; ``-`` for the step as a whole."""
+    kind: str
+    """``value``, or what is wrong with the field's form (:data:`FORMS`), or how the subject failed to answer
+    (``SIGSEGV``, ``timeout``, ``raised``); ``-`` where the verdict says all."""
+
+    def __str__(self) -> str:
+        """The parts between colons."""
+        return ":".join(self)
+
+    @classmethod
+    def parse(cls, text: str) -> Signature:
+        """The signature that a text is; ValueError, which says what is wrong with it, if it is none.
+
+        >>> Signature.parse("CRASH:prompt:P-TABLE:-:SIGSEGV").kind
+        'SIGSEGV'
+        """
+        parts = text.split(":")
+        if len(parts) != len(cls._fields):
+            raise ValueError("want VERDICT:PATH:FORMULA:FIELD:KIND")
+        found = cls(*parts)
+        formulas = {"-", *oracle.FORMULAS, *oracle.PRECONDITIONS}
+        if found.verdict not in set(Verdict) - NO_FAILURES:
+            raise ValueError(f"{found.verdict} is no verdict on a failure")
+        for what, known in (("path", oracle.PATHS), ("formula", formulas), ("field", {"-", *oracle.FIELDS})):
+            if getattr(found, what) not in known:
+                raise ValueError(f"there is no {what} {getattr(found, what)}")
+        if not CODE.fullmatch(found.kind):
+            raise ValueError(f"kind {found.kind} is none of value, {', '.join(sorted(FORMS))}, a code, -")
+        return found
+
+    @property
+    def short(self) -> str:
+        """The same on every path, as files of known failures had it before they were TOML, and mutants declare it.
+
+        ``VERDICT:FORMULA:FIELD``, with ``:KIND`` if a form is wrong; ``VERDICT:CODE:FORMULA`` without an answer.
+
+        >>> Signature.parse("MISMATCH:decode:F-POS:positions:value").short
+        'MISMATCH:F-POS:positions'
+        >>> Signature.parse("MISMATCH:decode:F-POS:positions:shape").short
+        'MISMATCH:F-POS:positions:shape'
+        >>> Signature.parse("CRASH:decode:P-TABLE:-:SIGSEGV").short
+        'CRASH:SIGSEGV:P-TABLE'
+        """
+        if self.kind in (VALUE, "-"):
+            return ":".join([self.verdict, self.formula, self.field])
+        if self.kind in FORMS:
+            return ":".join([self.verdict, self.formula, self.field, self.kind])
+        return ":".join([self.verdict, self.kind, self.formula])
+
+
 @dataclass(frozen=True)
 class Cell:
     """The first differing cell of a field: indices into the full field, what was got, what was wanted."""
@@ -68,11 +141,13 @@ class Finding:
     differing: int = 0
     compared: int = 0
     kind: str = ""
-    """What is wrong with the form of a field: missing, type, dtype, shape; empty where cells are."""
+    """``value``, or what is wrong with the form of a field: missing, type, dtype, shape; empty for other verdicts."""
     frames: tuple[str, ...] = field(default=(), compare=False)
     """Where the subject raised: its last frames, the innermost last."""
     code: str = ""
     """How the subject failed to answer, in a word that stays the same from run to run: SIGSEGV, timeout, raised."""
+    path: str = "-"
+    """Construction path of the step; ``-`` until whoever runs it has said."""
 
     @property
     def field(self) -> str | None:
@@ -88,20 +163,32 @@ class Finding:
         """The same finding as one on another step."""
         return replace(self, step=step)
 
+    def on_path(self, path: str) -> Finding:
+        """The same finding on a step of a path."""
+        return replace(self, path=path)
+
+    @property
+    def on_form(self) -> bool:
+        """Whether it is the form of a field that is wrong."""
+        return self.kind in FORMS
+
+    @property
+    def identity(self) -> Signature:
+        """Verdict, path, formula, field, kind.
+
+        >>> str(Finding(Verdict.MISMATCH, 0, "klen.4", "F-KLEN", "shape [0]", kind="shape", path="prompt").identity)
+        'MISMATCH:prompt:F-KLEN:klen:shape'
+        """
+        return Signature(self.verdict, self.path, self.formula, self.field or "-", self.code or self.kind or "-")
+
     @property
     def signature(self) -> str:
-        """Identity across runs: verdict, formula, field, and what is wrong with the field's form, if it is that.
+        """The identity as text.
 
-        Without an answer: verdict, code, broken precondition.
-
-        >>> Finding(Verdict.MISMATCH, 0, "klen.4", "F-KLEN", "shape [0], want [1]", kind="shape").signature
-        'MISMATCH:F-KLEN:klen:shape'
-        >>> Finding(Verdict.CRASH, 0, None, "P-TABLE", "died by SIGSEGV", code="SIGSEGV").signature
-        'CRASH:SIGSEGV:P-TABLE'
+        >>> Finding(Verdict.CRASH, 0, None, "P-TABLE", "died", code="SIGSEGV", path="decode").signature
+        'CRASH:decode:P-TABLE:-:SIGSEGV'
         """
-        if self.code:
-            return ":".join([self.verdict, self.code, self.formula])
-        return ":".join([self.verdict, self.formula, self.field or "-", *([self.kind] if self.kind else [])])
+        return str(self.identity)
 
 
 def field_name(key: str) -> str:

@@ -38,9 +38,10 @@ def check(
 ) -> None:
     """Run the corpus, then generated cases: the same ones for the same seed. For CI.
 
-    A known failure that no longer fails, or that nothing in this run could be, is an error.
+    Known failures are tables `[[known]]` of a TOML file with `signature` (VERDICT:PATH:FORMULA:FIELD:KIND) or `case`,
+    `reason` and `issue`. One that no longer fails, or that nothing in this run could be, is an error.
 
-    Example: `inputmeta check --subject my_engine.adapter:build --known-failures known.txt`
+    Example: `inputmeta check --subject my_engine.adapter:build --known-failures known.toml`
     """
     with opened(target, save_dir, options.known_in(known_failures)) as run:
         code = run_check(run, corpus or [bundled_corpus()], examples=examples, seed=seed, paths=path, coverage=coverage)

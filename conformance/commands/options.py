@@ -51,13 +51,30 @@ MemoryOption = Annotated[int, typer.Option("--memory-limit", min=1, help="MiB a 
 ValidOnlyOption = Annotated[
     bool, typer.Option("--valid-only", help="leave out whatever breaks a precondition: no refusal is asked for")
 ]
+
+
+def known_target(file: Path | None) -> Path | None:
+    """The file to write, looked at before the run; a usage error if it is there and holds no known failures."""
+    try:
+        if file is not None and file.exists():
+            KnownFailures.load(file)
+    except KnownFailuresError as error:
+        raise fail(str(error)) from error
+    return file
+
+
 KnownOption = Annotated[
     Path | None,
-    typer.Option("--known-failures", metavar="FILE", help="lines of `case id or signature – reason – issue`"),
+    typer.Option("--known-failures", metavar="FILE", help="a TOML file of known failures, or old lines of text"),
 ]
 WriteKnownOption = Annotated[
     Path | None,
-    typer.Option("--write-known-failures", metavar="FILE", help="write the present failures as such a file"),
+    typer.Option(
+        "--write-known-failures",
+        metavar="FILE",
+        help="write the present failures as TOML; reasons and issues that stand in the file stay",
+        callback=known_target,
+    ),
 ]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="say nothing but failures and a last line")]
 SaveDirOption = Annotated[Path, typer.Option(help="where failing cases and the journal are")]

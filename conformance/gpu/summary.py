@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import subprocess
 from collections import Counter
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -93,11 +94,14 @@ def counted_tests(junit: Path) -> Counted | None:
 
 def machine() -> Machine:
     """What this is, without failing for what is not there."""
-    import torch  # noqa: PLC0415 - takes seconds, and the rest of the module is read without it
+    versions = {"python": platform.python_version(), "cuda of torch": "none"}
+    gpu = capability = None
+    with suppress(ModuleNotFoundError):
+        import torch  # noqa: PLC0415 - takes seconds, and the rest of the module is read without it
 
-    seen = torch.cuda.is_available()
-    capability = torch.cuda.get_device_capability() if seen else None
-    versions = {"python": platform.python_version(), "cuda of torch": torch.version.cuda or "none"}
+        versions["cuda of torch"] = torch.version.cuda or "none"
+        if torch.cuda.is_available():
+            gpu, capability = torch.cuda.get_device_name(), torch.cuda.get_device_capability()
     for name in PACKAGES:
         try:
             versions[name] = metadata.version(name)
@@ -106,7 +110,7 @@ def machine() -> Machine:
     for tool in ("nvcc", "compute-sanitizer", "ncu"):
         versions[tool] = first_match(tool_output(tool, "--version"), ("release", "Version", "version"))
     return Machine(
-        gpu=torch.cuda.get_device_name() if seen else None,
+        gpu=gpu,
         compute_capability=None if capability is None else ".".join(map(str, capability)),
         driver=tool_output("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader").strip() or None,
         processor=cpu_model(),

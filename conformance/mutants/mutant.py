@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from inputmeta import oracle
 from inputmeta.conformance.cases.request import Request
+from inputmeta.conformance.check.verdicts import Signature
 from inputmeta.conformance.subjects.base import Result, Subject
 from inputmeta.conformance.subjects.oracle import OracleSubject
 
@@ -60,8 +61,8 @@ class Mutant:
     kind: str
     """A class of :data:`inputmeta.conformance.cases.corpus.BUG_CLASSES`, or how it misbehaves: FORM, CRASH, HANG, …"""
     declared: str
-    """The signature of each of its findings, or how it begins: ``MISMATCH:F-POS:positions``, ``CRASH:SIGSEGV``; with
-    `` or `` between several that it may have."""
+    """The short signature of each of its findings, or how it begins: ``MISMATCH:F-POS:positions``, ``CRASH:SIGSEGV``;
+    with `` or `` between several that it may have."""
     stands_for: str
     """The fault of a real engine that it stands for."""
     make: Callable[[], Subject] | None
@@ -88,12 +89,12 @@ class Mutant:
         return [sys.executable, "-m", "inputmeta.conformance.mutants.programs", self.name]
 
     def fits(self, signature: str) -> bool:
-        """Whether a signature is a declared one, or begins with it.
+        """Whether a signature is a declared one, or begins with it, in its short form.
 
-        >>> Mutant("a", "HANG", "HANG:timeout", "", None).fits("HANG:timeout:-")
+        >>> Mutant("a", "HANG", "HANG:timeout", "", None).fits("HANG:decode:-:-:timeout")
         True
         """
-        return signature.startswith(tuple(self.declared.split(" or ")))
+        return Signature.parse(signature).short.startswith(tuple(self.declared.split(" or ")))
 
 
 MUTANTS: dict[str, Mutant] = {}

@@ -39,10 +39,22 @@ def load_subject(name: str) -> Subject:
         raise
     except Exception as error:  # importing a stranger's module may raise anything
         where = "".join(f" (at {frame})" for frame in frames_of(error)[-1:])
-        raise SubjectError(f"subject {name}: {error_text(error)[:500]}{where}") from error
+        missing = engine_missing(error) if name in BUNDLED and isinstance(error, ImportError) else None
+        raise SubjectError(f"subject {name}: {missing or error_text(error)[:500] + where}") from error
     if problem is not None:
         raise SubjectError(f"subject {name}: {problem}")
     return subject
+
+
+def engine_missing(error: ImportError) -> str | None:
+    """What to install, if it is the engine that is not there, or torch, which the suite needs for it alone; else None.
+
+    >>> engine_missing(ModuleNotFoundError("No module named 'torch'", name="torch"))
+    "needs the engine: pip install 'inputmeta-conformance[engine]'"
+    """
+    if error.name not in ("torch", "inputmeta", "inputmeta.engine", "inputmeta.engine._core"):
+        return None
+    return "needs the engine: pip install 'inputmeta-conformance[engine]'"
 
 
 FORMS = "engine, engine-cuda, oracle, mutant:NAME, package.module:name, or the name of an installed entry point"

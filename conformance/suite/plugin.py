@@ -39,7 +39,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--subject-save-dir", type=Path, default=Path("inputmeta-failures"), metavar="DIR", help="for failing cases"
     )
-    group.addoption("--known-failures", type=Path, metavar="FILE", help="lines of `case or signature – reason – issue`")
+    group.addoption("--known-failures", type=Path, metavar="FILE", help="a TOML file of known failures")
 
 
 def pytest_configure(config: pytest.Config) -> None:

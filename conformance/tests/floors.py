@@ -27,7 +27,7 @@ FLOORS = (
     ("console", "exits", "version"),
 )
 """Folders of ``conformance/`` by floor, the highest first; the last one is modules at the root."""
-BESIDE = {("benchmarks", "gpu"), ("console", "exits")}
+BESIDE = {("benchmarks", "gpu"), ("benchmarks", "examples"), ("console", "exits")}
 """Folders of one floor of which the first may import the second."""
 
 FLOOR_OF = {name: floor for floor, names in enumerate(FLOORS) for name in names}

@@ -1,4 +1,4 @@
-"""A repo of a stranger, with packages that are named as ours are, uses the installed wheel.
+"""A repo of a stranger, with packages that are named as ours are, uses the installed wheels.
 
 The packages ``engine``, ``oracle``, ``corpus`` and ``conformance`` below are the stranger's. The repo is installed for
 editing, so that whatever a wheel puts at the top of ``site-packages`` comes before it.
@@ -102,7 +102,7 @@ for module in (inputmeta, inputmeta.engine._core, engine, oracle, corpus, confor
 
 @dataclass(frozen=True)
 class Stranger:
-    """A fresh environment with the wheel in it, and the repo."""
+    """A fresh environment with the wheels in it, and the repo."""
 
     environment: Path
     repo: Path
@@ -143,16 +143,16 @@ def write(path: Path, text: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def stranger(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Stranger:
-    """The wheel alone is installed. Its dependencies are those of the environment that runs this test, which come last
-    on the path; `.pth` files there, an editable install's among them, are not read.
+def stranger(wheel: Path, engine_wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Stranger:
+    """The two wheels alone are installed. Their dependencies are those of the environment that runs this test,
+    which come last on the path; `.pth` files there, an editable install's among them, are not read.
     """
     base = tmp_path_factory.mktemp("stranger")
     found = Stranger(base / "environment", base / "repo")
     venv.create(found.environment, symlinks=True, with_pip=False)
     install = [sys.executable, "-m", "pip", "--python", str(found.environment / "bin" / "python"), "install"]
     options = ["--quiet", "--no-index", "--no-deps", "--no-compile", "--disable-pip-version-check"]
-    subprocess.run([*install, *options, str(wheel)], check=True, timeout=120)
+    subprocess.run([*install, *options, str(wheel), str(engine_wheel)], check=True, timeout=120)
     for name in NAMES:
         write(found.repo / name / "__init__.py", "OWNER = 'a stranger'\n")
     for subject, text in SUBJECTS.items():

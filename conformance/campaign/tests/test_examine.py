@@ -67,7 +67,7 @@ def test_a_failure_in_every_worker_is_deterministic() -> None:
         examined = Examiner(session, times=3).examine(first_failure(session, [GOOD, BAD]))
     assert examined.label == DETERMINISTIC
     assert examined.note == "3 of 3 in fresh workers, 3 of 3 in a warm one"
-    assert examined.finding.signature == "CRASH:raised:-"
+    assert examined.finding.signature == "CRASH:prompt:-:-:raised"
 
 
 def test_a_failure_in_some_workers_is_flaky(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,7 +76,7 @@ def test_a_failure_in_some_workers_is_flaky(tmp_path: Path, monkeypatch: pytest.
         failure = first_failure(session, [GOOD])
         examined = Examiner(session, times=4, seconds=5).examine(failure)
     assert examined.label == "2 of 4"
-    assert examined.finding.signature == "FLAKY:F-POS:positions"
+    assert examined.finding.signature == "FLAKY:prompt:F-POS:positions:value"
     assert "MISMATCH came back 2 of 4 times: wrong value" in examined.finding.detail
     assert examined.case == GOOD
 
@@ -89,7 +89,7 @@ def test_a_failure_on_every_seventh_call_becomes_a_case_of_repeated_steps() -> N
         assert examined.label == AFTER_EARLIER
         assert examined.note == "0 of 3 alone in fresh workers, 3 of 3 with 3 steps"
         assert examined.case.steps == prompt(4).steps * 3
-        assert replayed(session, examined.case) == {"MISMATCH:F-POS:positions"}
+        assert replayed(session, examined.case) == {"MISMATCH:prompt:F-POS:positions:value"}
 
 
 def test_a_failure_after_a_larger_batch_becomes_a_case_of_both() -> None:
@@ -103,7 +103,7 @@ def test_a_failure_after_a_larger_batch_becomes_a_case_of_both() -> None:
         assert examined.label == AFTER_EARLIER
         assert examined.case.steps == prompt(7).steps + prompt(5).steps
         assert examined.finding.step == 1
-        assert replayed(session, examined.case) == {"MISMATCH:F-POS:positions"}
+        assert replayed(session, examined.case) == {"MISMATCH:prompt:F-POS:positions:value"}
 
 
 def test_earlier_cases_of_other_configurations_stay_files_of_their_own() -> None:
@@ -111,7 +111,7 @@ def test_earlier_cases_of_other_configurations_stay_files_of_their_own() -> None
     with session_on(wrong("wrong-after-a-large-batch")) as session:
         examined = Examiner(session, times=2).examine(first_failure(session, [prompt(1), other, GOOD]))
         assert (examined.label, examined.before, examined.case) == (AFTER_EARLIER, (other,), GOOD)
-        assert replayed(session, other, GOOD) == {"MISMATCH:F-POS:positions"}
+        assert replayed(session, other, GOOD) == {"MISMATCH:prompt:F-POS:positions:value"}
 
 
 def test_a_smaller_case_that_does_not_come_back_gives_way_to_the_first() -> None:
@@ -144,7 +144,7 @@ def fuzzed(session: Session, shrink_seconds: float) -> tuple[Campaign, Failure]:
 def test_shrinking_goes_on_through_deaths_to_the_smallest_case() -> None:
     with session_on(dying("dies")) as session:
         campaign, failure = fuzzed(session, 30)
-        assert failure.finding.signature == "CRASH:SIGSEGV:-"
+        assert failure.finding.signature == "CRASH:decode:-:-:SIGSEGV"
         assert session.isolated.generation > 20
         (sequence,) = failure.case.steps[0]
         assert (len(failure.case.steps), sequence.is_placeholder, sequence.seqlen_k) == (1, True, 1)
@@ -158,7 +158,7 @@ def test_shrinking_goes_on_through_hangs_in_haste_and_has_the_full_time_afterwar
         before = time.monotonic()
         campaign, failure = fuzzed(session, 4)
         hangs = campaign.verdicts[Verdict.HANG]
-        assert failure.finding.signature == "HANG:timeout:-"
+        assert failure.finding.signature == "HANG:decode:-:-:timeout"
         assert case_size(failure.case) < case_size(failure.first)
         assert hangs > 2
         assert session.isolated.timeout == 1.0

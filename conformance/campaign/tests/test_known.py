@@ -1,10 +1,14 @@
 """Known failures: the file, and what of it a run met."""
 
+import dataclasses
+import os
 from pathlib import Path
 
 import pytest
 
-from inputmeta.conformance.campaign.known import MAX_FILE_BYTES, KnownFailures, KnownFailuresError, parse
+from inputmeta.conformance.campaign import known_file
+from inputmeta.conformance.campaign.known import KnownFailures, KnownFailuresError
+from inputmeta.conformance.campaign.known_file import MAX_FILE_BYTES, text_entries
 from inputmeta.conformance.cases.files import case_id
 from inputmeta.conformance.cases.model import SCHEMA, Case, Config, Sequence
 from inputmeta.conformance.check.verdicts import Finding, Verdict
@@ -12,8 +16,15 @@ from inputmeta.conformance.check.verdicts import Finding, Verdict
 CONFIG = Config(block_size=4, dense_ratios=(1,), window_size=2, swa_block_size=3, max_model_len=16)
 CASE = Case(schema=SCHEMA, path="prompt", config=CONFIG, steps=((Sequence(seqlen_q=1, seqlen_k=1),),))
 ID = case_id(CASE)
-LATE = Finding(Verdict.MISMATCH, 0, "positions", "F-POS", "wrong value")
-DIED = Finding(Verdict.CRASH, 0, None, "P-TABLE", "died", code="exit-3")
+LATE = Finding(Verdict.MISMATCH, 0, "positions", "F-POS", "wrong value", kind="value", path="prompt")
+EMPTY = dataclasses.replace(LATE, kind="shape", detail="shape [0], want [1]")
+DIED = Finding(Verdict.CRASH, 0, None, "P-TABLE", "died", code="exit-3", path="prompt")
+SHIFTED = """# ours
+[[known]]
+signature = "MISMATCH:prompt:F-POS:positions:value"
+reason = "rows of a chunk start one late"
+issue = "ENGINE-812"
+"""
 
 
 def known(tmp_path: Path, text: str) -> KnownFailures:
@@ -24,14 +35,14 @@ def known(tmp_path: Path, text: str) -> KnownFailures:
 
 @pytest.mark.parametrize("dash", ["–", "—", "-"])
 def test_a_line_is_key_reason_issue(dash: str) -> None:
-    (entry,) = parse(f"# comment\n\n  MISMATCH:F-POS:positions {dash} one - or two - rows late {dash} #12  \n")
+    (entry,) = text_entries(f"# comment\n\n  MISMATCH:F-POS:positions {dash} one - or two - rows late {dash} #12  \n")
     assert (entry.key, entry.reason, entry.issue) == ("MISMATCH:F-POS:positions", "one - or two - rows late", "#12")
-    assert entry.line == 3
+    assert entry.place == ":3"
     assert not entry.is_case
 
 
 def test_a_signature_with_a_code_and_a_case_id_are_keys() -> None:
-    entries = list(parse(f"{DIED.signature} – dies – #1\r\n{ID} – all of it – -\n"))
+    entries = list(text_entries(f"{DIED.identity.short} – dies – #1\r\n{ID} – all of it – -\n"))
     assert [entry.key for entry in entries] == ["CRASH:exit-3:P-TABLE", ID]
     assert [entry.is_case for entry in entries] == [False, True]
 
@@ -41,7 +52,7 @@ def test_a_signature_with_a_code_and_a_case_id_are_keys() -> None:
     [
         ("MISMATCH:F-POS:positions – no issue", ":1: want `case id or signature – reason – issue`"),
         ("\nMISMATCH:F-POS:positions", ":2: want"),
-        ("MISMATCH:F-*:positions* – a pattern? – x\nMISMATCH:F-*:positions* – a – b", "stands in line 1 already"),
+        ("MISMATCH:F-*:positions* – a pattern? – x\nMISMATCH:F-*:positions* – a – b", "stands at 1 already"),
         ("0123 – short id – x", ":1: 0123 is no case id and no signature"),
         ("PASS:F-POS:positions – passes – x", "is no case id and no signature"),
         ("WRONG:F-POS:positions – no verdict – x", "is no case id and no signature"),
@@ -94,16 +105,174 @@ def test_entries_that_are_not_met_are_told_apart(tmp_path: Path) -> None:
     assert [entry.key for entry in left_out.unused()] == [third]
 
 
-def test_present_failures_are_written_in_a_stable_order_and_keep_their_reasons(tmp_path: Path) -> None:
+def toml(tmp_path: Path, text: str, name: str = "known.toml") -> KnownFailures:
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    return KnownFailures.load(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["known.toml", "known.txt"])
+def test_toml_is_told_by_its_name_or_its_content(tmp_path: Path, name: str) -> None:
+    entries = toml(tmp_path, f"{SHIFTED}[[known]]\ncase = '{ID}'\nreason = 'r'\nissue = '-'\n", name)
+    assert list(entries.entries) == [LATE.signature, ID]
+    found = entries.match(LATE, CASE)
+    assert found is not None
+    assert found.is_case
+    assert entries.complaint(entries.entries[LATE.signature]).startswith(
+        f"{tmp_path / name}: entry 1: MISMATCH:prompt:"
+    )
+
+
+def test_a_signature_of_toml_has_one_path_and_one_kind(tmp_path: Path) -> None:
+    entries = toml(tmp_path, SHIFTED)
+    assert entries.match(LATE, CASE) is not None
+    for other in (
+        EMPTY,
+        LATE.on_path("decode"),
+        dataclasses.replace(LATE, verdict=Verdict.UNWRITTEN, kind=""),
+        dataclasses.replace(LATE, key="ks.4"),
+        dataclasses.replace(LATE, formula="F-KS"),
+    ):
+        assert entries.match(other, CASE) is None, other
+
+
+def test_a_signature_of_the_old_lines_means_what_it_meant(tmp_path: Path) -> None:
+    """On every path; cells of whatever verdict it says; a form only where it says so."""
+    values = known(tmp_path, "MISMATCH:F-POS:positions – late – #1\n")
+    assert values.match(LATE, CASE) is not None
+    assert values.match(LATE.on_path("decode"), CASE) is not None
+    assert values.match(EMPTY, CASE) is None
+    shapes = known(tmp_path, "MISMATCH:F-POS:positions:shape – empty – #1\n")
+    assert shapes.match(EMPTY, CASE) is not None
+    assert shapes.match(LATE, CASE) is None
+    deaths = known(tmp_path, "CRASH:exit-3:P-TABLE – dies – #1\nUNWRITTEN:F-POS:positions – x – #2\n")
+    assert deaths.match(DIED, CASE) is not None
+    assert deaths.match(dataclasses.replace(LATE, verdict=Verdict.UNWRITTEN, kind=""), CASE) is not None
+    assert deaths.match(dataclasses.replace(DIED, formula="-"), CASE) is None
+
+
+REST = "reason = 'r'\nissue = 'i'\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[[known]\n", ": not TOML: "),
+        ("[[known]]\nreason = 'r'\nreason = 's'\n", "(at line 3, column 13)"),
+        ("x = " + "[" * 5000, ": not TOML: nested too deep"),
+        (f"{SHIFTED}[known2]\n", ": key known2: there is none but `known`"),
+        ("known = 3\n", ": key known: must be tables [[known]]"),
+        ("known = [3]\n", ": entry 1: Expected `object`, got `int`"),
+        (f"{SHIFTED}[[known]]\ncase = '{ID}'\nisue = 'x'\n{REST}", ": entry 2: Object contains unknown field `isue`"),
+        (f"[[known]]\ncase = 7\n{REST}", ": entry 1: Expected `str | null`, got `int` - at `$.case`"),
+        (f"[[known]]\ncase = '{ID}'\nissue = 'x'\n", ": entry 1: Object missing required field `reason`"),
+        (
+            f"[[known]]\ncase = '{ID}'\nreason = \"a\\u001b[2J\"\nissue = 'x'\n",
+            ": entry 1: key reason: must be printable",
+        ),
+        (f"[[known]]\ncase = '{ID}'\nreason = '{'x' * 2001}'\nissue = 'x'\n", "length <= 2000 - at `$.reason`"),
+        (f"[[known]]\n{REST}", ": entry 1: want either `signature` or `case`"),
+        (f"[[known]]\ncase = '{ID}'\nsignature = '{LATE.signature}'\n{REST}", ": entry 1: want either"),
+        (f"[[known]]\ncase = '0123'\n{REST}", ": entry 1: key case: want 16 hexadecimal digits"),
+        (
+            f"[[known]]\nsignature = 'MISMATCH:F-POS:positions'\n{REST}",
+            "key signature: want VERDICT:PATH:FORMULA:FIELD",
+        ),
+        (f"[[known]]\nsignature = 'PASS:prompt:F-POS:positions:value'\n{REST}", "PASS is no verdict on a failure"),
+        (f"[[known]]\nsignature = 'MISMATCH:prefill:F-POS:positions:value'\n{REST}", "there is no path prefill"),
+        (f"[[known]]\nsignature = 'MISMATCH:prompt:F-P:positions:value'\n{REST}", "there is no formula F-P"),
+        (f"[[known]]\nsignature = 'MISMATCH:prompt:F-POS:position:value'\n{REST}", "there is no field position"),
+        (f"[[known]]\nsignature = 'MISMATCH:prompt:F-POS:positions:*'\n{REST}", "kind * is none of value, "),
+        (f"{SHIFTED}{SHIFTED}", f": entry 2: {LATE.signature} stands at entry 1 already"),
+    ],
+)
+def test_what_is_no_toml_entry_is_one_line_with_its_place(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(KnownFailuresError) as caught:
+        toml(tmp_path, text)
+    assert str(caught.value).startswith(f"{tmp_path / 'known.toml'}: ")
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+PRESENT = [ID, LATE.signature, LATE.on_path("decode").signature, DIED.signature, ID]
+WRITTEN = f"""{known_file.HEADER}
+[[known]]
+signature = "CRASH:prompt:P-TABLE:-:exit-3"
+reason = "unknown"
+issue = "-"
+
+[[known]]
+signature = "MISMATCH:decode:F-POS:positions:value"
+reason = "late"
+issue = "#1"
+
+[[known]]
+signature = "MISMATCH:prompt:F-POS:positions:value"
+reason = "late"
+issue = "#1"
+
+[[known]]
+case = "{ID}"
+reason = "unknown"
+issue = "-"
+"""
+
+
+def test_present_failures_are_written_as_toml_and_keep_the_reasons_of_old_lines(tmp_path: Path) -> None:
+    target = tmp_path / "known.txt"
     entries = known(tmp_path, "MISMATCH:F-POS:positions – late – #1\nMISMATCH:F-KS:ks – gone – #9\n")
-    target = tmp_path / "new.txt"
-    entries.rewritten([ID, "MISMATCH:F-POS:positions", "CRASH:exit-3:-", ID]).save(target)
-    lines = target.read_text(encoding="utf-8").splitlines()
-    assert lines[1:] == [
-        "CRASH:exit-3:- – unknown – -",
-        "MISMATCH:F-POS:positions – late – #1",
-        f"{ID} – unknown – -",
-    ]
-    assert list(KnownFailures.load(target).entries) == ["CRASH:exit-3:-", "MISMATCH:F-POS:positions", ID]
+    entries.write(PRESENT, target)
+    assert target.read_text(encoding="utf-8") == WRITTEN
+    entries.write(PRESENT, tmp_path / "new.toml")
+    assert (tmp_path / "new.toml").read_text(encoding="utf-8") == WRITTEN
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["known.txt", "new.toml"]
+    KnownFailures().write([], target)
+    assert target.read_text(encoding="utf-8") == known_file.HEADER
+    assert not KnownFailures.load(target)
+
+
+def test_reasons_that_stand_in_the_target_stay(tmp_path: Path) -> None:
+    """Although the run was told of none, or of others; quotes and backslashes too."""
+    reason = 'says "no" – at C:\\\\temp'
+    target = tmp_path / "known.toml"
+    target.write_text(SHIFTED.replace("rows of a chunk start one late", reason.replace('"', '\\"')), encoding="utf-8")
+    target.chmod(0o640)
+    told = KnownFailures.load(target).entries[LATE.signature].reason
+    for run in (KnownFailures(), toml(tmp_path, SHIFTED, "other.toml")):
+        run.write([LATE.signature, ID], target)
+        entries = KnownFailures.load(target).entries
+        assert (entries[LATE.signature].reason, entries[LATE.signature].issue) == (told, "ENGINE-812")
+    assert target.stat().st_mode & 0o777 == 0o640
+
+
+def test_entries_of_cases_that_were_left_out_stay(tmp_path: Path) -> None:
+    entries = toml(tmp_path, f"[[known]]\ncase = '{ID}'\nreason = 'other path'\nissue = '#2'\n{SHIFTED}")
+    entries.saw(CASE, ran=False)
+    entries.write([], tmp_path / "known.toml")
+    assert [entry.reason for entry in KnownFailures.load(tmp_path / "known.toml").entries.values()] == ["other path"]
+
+
+def test_a_file_that_cannot_be_written_is_left_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    entries = toml(tmp_path, SHIFTED)
     with pytest.raises(KnownFailuresError, match="No such file"):
-        entries.save(tmp_path / "no" / "folder.txt")
+        entries.write(PRESENT, tmp_path / "no" / "folder.toml")
+    (tmp_path / "notes.md").write_text("# Notes\nnothing of ours\n")
+    with pytest.raises(KnownFailuresError, match=r"notes.md:2: want `case id"):
+        entries.write(PRESENT, tmp_path / "notes.md")
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(KnownFailuresError, match=r"known\.toml: No space left on device"):
+        entries.write(PRESENT, tmp_path / "known.toml")
+    assert (tmp_path / "known.toml").read_text() == SHIFTED
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["known.toml", "notes.md"]
+
+
+def test_a_file_is_on_the_disk_before_it_replaces_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    fsync, replace = os.fsync, Path.replace
+    monkeypatch.setattr(os, "fsync", lambda file: (done.append("fsync"), fsync(file)))
+    monkeypatch.setattr(Path, "replace", lambda old, new: (done.append("replace"), replace(old, new))[1])
+    KnownFailures().write([ID], tmp_path / "known.toml")
+    assert done == ["fsync", "replace", "fsync"]

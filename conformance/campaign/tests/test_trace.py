@@ -98,7 +98,7 @@ def test_truncated_and_parallel_prompts_conform(changes, rows):
 
 def test_the_first_difference_ends_the_replay_and_is_kept():
     result = replay(Wrong())
-    assert list(result.failures) == ["MISMATCH:F-RING:slot_mapping_store_swa"]
+    assert list(result.failures) == ["MISMATCH:decode:F-RING:slot_mapping_store_swa:value"]
     (failure,) = result.failures.values()
     assert failure.case.title.startswith("step 10 of a trace replay")
     assert failure.finding.step == 0
@@ -110,7 +110,8 @@ def test_the_first_difference_ends_the_replay_and_is_kept():
 
 def test_keep_going_counts_and_keeps_each_signature_once():
     result = replay(Wrong(), keep_going=True)
-    assert len(result.failures) == 1
+    each = {f"MISMATCH:{path}:F-RING:slot_mapping_store_swa:value" for path in ("prompt", "decode")}
+    assert result.failures.keys() == each
     assert result.differing_steps == result.counts.steps - 10
 
 

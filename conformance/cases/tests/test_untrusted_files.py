@@ -20,8 +20,17 @@ from inputmeta.conformance.cases.files import decode_case, load_case
 from inputmeta.conformance.cases.tests.untrusted import BOUNDED, CASE, case_bytes, damaged, is_one_line, mangled
 
 KNOWN = "# ours\nMISMATCH:F-POS:positions – one late – #7\n8911836eaeacb586 – a window – -\n"
+KNOWN_TOML = """# ours
+[[known]]
+signature = "MISMATCH:prompt:F-POS:positions:value"
+reason = "one late"
+issue = "#7"
+"""
 WORDS = st.sampled_from(
-    ["–", "-", " – ", "MISMATCH:F-POS:positions", "8911836eaeacb586", "#", "\x1b[2J", "..", "\u202e"]
+    [
+        *("–", "-", " – ", "MISMATCH:F-POS:positions", "8911836eaeacb586", "#", "\x1b[2J", "..", "\u202e"),
+        *("[[known]]", "\n", "case =", "signature =", "reason =", "issue =", "'x'", "[", "{", "1e9", "1979-05-27"),
+    ]
 )
 
 
@@ -37,9 +46,17 @@ def load_known(path: Path, data: bytes) -> None:
 
 
 @BOUNDED
-@given(st.one_of(st.binary(max_size=300), damaged(KNOWN.encode()), st.lists(WORDS).map(lambda w: " ".join(w).encode())))
-def test_any_known_failures(tmp_path: Path, data: bytes) -> None:
-    load_known(tmp_path / "known.txt", data)
+@given(
+    st.one_of(
+        st.binary(max_size=300),
+        damaged(KNOWN.encode()),
+        damaged(KNOWN_TOML.encode()),
+        st.lists(WORDS).map(lambda w: " ".join(w).encode()),
+    ),
+    st.sampled_from(["known.txt", "known.toml"]),
+)
+def test_any_known_failures(tmp_path: Path, data: bytes, name: str) -> None:
+    load_known(tmp_path / name, data)
 
 
 LOAD = """

@@ -65,7 +65,7 @@ def test_a_wrong_value_is_a_mismatch_at_its_cell() -> None:
         result["positions"][3] += 1
 
     (finding,) = run_case(PROMPT, Wrong(shift)).findings
-    assert finding.signature == "MISMATCH:F-POS:positions"
+    assert finding.signature == "MISMATCH:prompt:F-POS:positions:value"
     assert finding.cell is not None
     assert (finding.cell.index, finding.cell.got, finding.cell.want) == ((3,), 1, 0)
     assert (finding.differing, finding.compared) == (1, 5)
@@ -75,7 +75,7 @@ def test_a_wrong_flag_is_a_mismatch_whatever_the_poison() -> None:
     def always(_: Request, result: dict) -> None:
         result["valid_token_mask"][:] = True
 
-    assert verdicts(run_case(DECODE, Wrong(always))) == {"MISMATCH:F-MASK:valid_token_mask"}
+    assert verdicts(run_case(DECODE, Wrong(always))) == {"MISMATCH:decode:F-MASK:valid_token_mask:value"}
 
 
 @pytest.mark.parametrize("key", ["positions", "valid_token_mask", "kv_swa_index", "klen.2"])
@@ -102,7 +102,7 @@ def test_a_stale_tail_is_seen_on_reused_buffers() -> None:
                 result["positions"][1] = before[1]
             return result
 
-    assert verdicts(run_case(STEPS, Stale())) == {"UNWRITTEN:F-POS:positions"}
+    assert verdicts(run_case(STEPS, Stale())) == {"UNWRITTEN:prompt:F-POS:positions:-"}
 
 
 @pytest.mark.parametrize("offset", [-1, 0])
@@ -119,7 +119,7 @@ def test_a_write_beside_the_buffer_is_out_of_bounds(offset: int) -> None:
                 start = (view.__array_interface__["data"][0] - memory.__array_interface__["data"][0]) // 4
                 memory[start + place] = 7
 
-    assert verdicts(run_case(PROMPT, Wrong(spill))) == {"OUT_OF_BOUNDS:F-QIDX:query_indices"}
+    assert verdicts(run_case(PROMPT, Wrong(spill))) == {"OUT_OF_BOUNDS:prompt:F-QIDX:query_indices:-"}
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,28 @@ def test_a_write_beside_the_buffer_is_out_of_bounds(offset: int) -> None:
 def test_the_form_of_a_field_is_checked(change: Callable[[Request, dict], object], kind: str, detail: str) -> None:
     not_in_place = dataclasses.replace(OracleSubject().capabilities, in_place=False)
     (finding,) = run_case(PROMPT, Wrong(change, not_in_place)).findings
-    assert (finding.signature, finding.detail) == (f"MISMATCH:F-POS:positions:{kind}", detail)
+    assert (finding.signature, finding.detail) == (f"MISMATCH:prompt:F-POS:positions:{kind}", detail)
+
+
+SHAPE, VALUE = (f"MISMATCH:prompt:F-POS:positions:{kind}" for kind in ("shape", "value"))
+
+
+def test_a_wrong_shape_masks_no_wrong_value_at_a_later_step() -> None:
+    def change(request: Request, result: dict) -> None:
+        first = request.sequences[0].seqlen_k == 9
+        result["positions"] = result["positions"][:0] if first else result["positions"] + 1
+
+    not_in_place = dataclasses.replace(OracleSubject().capabilities, in_place=False)
+    assert verdicts(run_case(STEPS, Wrong(change, not_in_place))) == {SHAPE, VALUE}
+
+
+def test_a_wrong_form_in_the_callers_buffers_masks_no_wrong_value_in_its_own() -> None:
+    def change(request: Request, result: dict) -> None:
+        result["total_q"] = None
+        if request.out is None:
+            result["positions"] = result["positions"] + 1
+
+    assert verdicts(run_case(PROMPT, Wrong(change))) == {VALUE, "MISMATCH:prompt:F-COUNT:total_q:missing"}
 
 
 @pytest.mark.parametrize("value", [np.int64(5), 5.0, True, None])
@@ -165,22 +186,22 @@ def test_a_refused_valid_batch_is_rejected() -> None:
         raise Rejection("P-LEN", 1, "seqlen_q", "too long for me")
 
     (finding,) = run_case(PROMPT, Wrong(refuse)).findings
-    assert finding.signature == "REJECTED:P-LEN:-"
+    assert finding.signature == "REJECTED:prompt:P-LEN:-:-"
     assert "P-LEN at sequence 1, field seqlen_q" in finding.detail
 
 
 def test_an_invalid_batch_must_be_refused() -> None:
-    assert verdicts(run_case(INVALID, mutant_subject("checks-nothing"))) == {"ACCEPTED:P-TABLE:-"}
+    assert verdicts(run_case(INVALID, mutant_subject("checks-nothing"))) == {"ACCEPTED:prompt:P-TABLE:-:-"}
 
 
 def test_an_invalid_batch_must_be_refused_for_what_it_breaks() -> None:
     (finding,) = run_case(INVALID, mutant_subject("refuses-for-another-reason")).findings
-    assert finding.signature == "ACCEPTED:P-TABLE:-"
+    assert finding.signature == "ACCEPTED:prompt:P-TABLE:-:-"
     assert finding.detail == "breaks P-TABLE, was refused for P-LEN at block_table"
 
 
 def test_a_crash_on_an_invalid_batch_is_a_crash() -> None:
-    assert verdicts(run_case(INVALID, mutant_subject("crashes-on-a-short-table"))) == {"CRASH:raised:P-TABLE"}
+    assert verdicts(run_case(INVALID, mutant_subject("crashes-on-a-short-table"))) == {"CRASH:prompt:P-TABLE:-:raised"}
 
 
 def test_a_refusal_after_a_write_is_accepted() -> None:

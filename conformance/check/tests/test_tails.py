@@ -63,7 +63,7 @@ def test_tails_of_a_zos_step_with_gathered_ids_pass() -> None:
 
 def test_a_tail_that_is_left_is_unwritten() -> None:
     (finding,) = run_case(STEPS, Tails("positions")).findings
-    assert finding.signature == "UNWRITTEN:F-POS:positions"
+    assert finding.signature == "UNWRITTEN:decode:F-POS:positions:-"
     assert finding.cell is not None
     assert (finding.step, finding.cell.index, finding.cell.want) == (0, (3,), 0)
     assert "past total_q" in finding.detail
@@ -77,7 +77,7 @@ def test_a_tail_of_other_values_is_a_mismatch() -> None:
 
 
 def test_a_tail_of_flags_is_checked_whatever_the_poison() -> None:
-    assert verdicts(run_case(DECODE, Tails("valid_token_mask", 1))) == {"MISMATCH:F-MASK:valid_token_mask"}
+    assert verdicts(run_case(DECODE, Tails("valid_token_mask", 1))) == {"MISMATCH:decode:F-MASK:valid_token_mask:value"}
 
 
 def test_without_the_promise_buffers_are_exact() -> None:

@@ -151,7 +151,7 @@ def test_a_flaky_failure_has_a_verdict_of_its_own(
     (tmp_path / "made").unlink()  # the first worker is wrong again
     listed = known(tmp_path, "FLAKY:F-POS:positions – every second process – #1")
     again = run(*arguments, "--known-failures", listed)
-    assert "KNOWN FLAKY:F-POS:positions: every second process – #1" in again.stdout
+    assert "KNOWN FLAKY:prompt:F-POS:positions:value: every second process – #1" in again.stdout
 
 
 def test_check_with_known_failures(folder: Path, tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_check_with_known_failures(folder: Path, tmp_path: Path) -> None:
     covered = known(tmp_path, f"{case_id(BAD)} – divides – #7")
     result = run("check", *common, "--known-failures", covered)
     assert result.exit_code == exits.CONFORMS
-    assert "KNOWN CRASH:raised:-: divides – #7" in result.stdout
+    assert "KNOWN CRASH:prompt:-:-:raised: divides – #7" in result.stdout
     assert "1 passed, 0 failed, 0 unsupported, 1 known" in result.stdout
     stale = known(tmp_path, "CRASH:raised:- – divides – #7", f"{case_id(GOOD)} – passes – #8")
     result = run("check", *common, "--known-failures", stale)
@@ -183,12 +183,12 @@ def test_known_failures_are_written_and_then_cover_the_run(folder: Path, tmp_pat
     target = tmp_path / "written.txt"
     first = run("check", *common, "--examples", "100", "--write-known-failures", str(target))
     assert first.exit_code == exits.DIFFERS
-    written = target.read_text().splitlines()
-    assert f"{case_id(BAD)} – unknown – -" in written
-    assert "CRASH:raised:- – unknown – -" in written
+    written = target.read_text()
+    assert f'case = "{case_id(BAD)}"\nreason = "unknown"' in written
+    assert 'signature = "CRASH:decode:-:-:raised"\nreason = "unknown"' in written
     replayed = run("replay", str(folder / "bad.json"), common[0], common[1], "--known-failures", str(target))
     assert replayed.exit_code == exits.CONFORMS
-    assert "KNOWN CRASH:raised:-: unknown – -" in replayed.stdout
+    assert "KNOWN CRASH:prompt:-:-:raised: unknown – -" in replayed.stdout
 
 
 @pytest.mark.usefixtures("short_shrink", "few_replays")

@@ -9,7 +9,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from inputmeta.conformance import exits
-from inputmeta.conformance.cases.corpus import bundled_corpus
+from inputmeta.conformance.campaign.known import KnownFailures
+from inputmeta.conformance.cases.corpus import bundled_corpus, load_corpus
+from inputmeta.conformance.cases.files import case_id
+from inputmeta.conformance.cases.request import store_case
 from inputmeta.conformance.commands.main import app
 from inputmeta.conformance.version import VERSION
 
@@ -108,17 +111,86 @@ class Wrong(OracleSubject):
 """
 
 
-def test_a_known_shape_hides_no_wrong_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+SHAPES = "MISMATCH:F-POS:positions:shape - no rows - #1\n"
+SHAPES_TOML = """
+[[known]]
+signature = "MISMATCH:decode:F-POS:positions:shape"
+reason = "no rows"
+issue = "#1"
+"""
+
+
+@pytest.mark.parametrize("text", [SHAPES, SHAPES_TOML], ids=["lines", "toml"])
+def test_a_known_shape_hides_no_wrong_value(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "wrong_form_of_this_test.py").write_text(WRONG_FORM_THEN_VALUE)
     monkeypatch.syspath_prepend(str(tmp_path))
     known = tmp_path / "known.txt"
-    known.write_text("MISMATCH:F-POS:positions:shape - no rows - #1\n")
+    known.write_text(text)
     options = ("--in-process", "--seed", 1, "--seconds", 5, "--save-dir", tmp_path / "saved", "--known-failures", known)
     ended = run("fuzz", "--subject", "wrong_form_of_this_test:Wrong", *options)
     assert ended.exit_code == exits.DIFFERS
-    assert "KNOWN MISMATCH:F-POS:positions:shape: no rows – #1" in ended.output
+    assert "KNOWN MISMATCH:decode:F-POS:positions:shape: no rows – #1" in ended.output
     assert "MISMATCH: wrong value" in ended.output
     assert "MISMATCH: shape" not in ended.output
+
+
+NO_ROWS = """
+from inputmeta.conformance.subjects.oracle import OracleSubject
+
+
+class Wrong(OracleSubject):
+    def __init__(self):
+        super().__init__(name="wrong")
+        able = self.capabilities
+        self.capabilities = type(able)(paths=frozenset({"decode"}), fields=able.fields)
+
+    def build(self, request):
+        built = dict(super().build(request))
+        built["positions"] = CHANGE
+        return built
+"""
+
+
+@pytest.mark.parametrize(
+    "change", ['built["positions"] + 1', 'built["positions"].astype("int64")'], ids=["value", "dtype"]
+)
+def test_what_is_written_as_known_hides_no_other_fault_of_the_field(
+    change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the corpus ids are written, of generated cases signatures."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    folder = tmp_path / "cases"
+    folder.mkdir()
+    case = next(
+        case for _, case in load_corpus(bundled_corpus()) if case.path == "decode" and "invalid" not in case.tags
+    )
+    store_case(case, folder)
+    known, name = tmp_path / "known.toml", f"no_rows_of_this_test_{len(change)}"
+    common = ("--corpus", folder, "--examples", 100, "--in-process", "--save-dir", tmp_path / "saved")
+    (tmp_path / f"{name}_1.py").write_text(NO_ROWS.replace("CHANGE", 'built["positions"][:0]'))
+    (tmp_path / f"{name}_2.py").write_text(NO_ROWS.replace("CHANGE", change))
+    assert (
+        run("check", "--subject", f"{name}_1:Wrong", *common, "--write-known-failures", known).exit_code
+        == exits.DIFFERS
+    )
+    entries = KnownFailures.load(known).entries
+    assert entries.keys() == {"MISMATCH:decode:F-POS:positions:shape", case_id(case)}
+    ended = run("check", "--subject", f"{name}_1:Wrong", *common, "--known-failures", known)
+    assert ended.exit_code == exits.CONFORMS, ended.output
+    ended = run("check", "--subject", f"{name}_2:Wrong", *common, "--known-failures", known)
+    assert ended.exit_code == exits.DIFFERS
+    assert "MISMATCH: wrong value" in ended.output or "MISMATCH: dtype int64" in ended.output
+
+
+def test_a_file_that_holds_no_known_failures_is_not_written_over(tmp_path: Path) -> None:
+    """That is said before the run, which costs time."""
+    notes = tmp_path / "notes.md"
+    notes.write_text("# Notes\nnothing of ours\n")
+    ended = run("fuzz", "--subject", "no.such:subject", "--write-known-failures", notes)
+    assert ended.exit_code == exits.BAD_USAGE
+    assert ended.stderr.startswith(f"inputmeta: {notes}:2: want `case id")
+    assert ended.stderr.count("\n") == 1
+    assert notes.read_text() == "# Notes\nnothing of ours\n"
 
 
 def test_hundreds_of_ratios_are_no_crash_of_the_subject(tmp_path: Path) -> None:

@@ -1,23 +1,30 @@
 // A program that speaks the protocol of conformance/PROTOCOL.md: decode steps, built by decode.cpp.
 //
-//     c++ -std=c++20 -O2 -o decode_builder main.cpp decode.cpp
+//     pip install nlohmann-json
+//     json=$(python -c 'import nlohmann_json as j; print(j.get_include())')
+//     c++ -std=c++20 -O2 -I "$json" -o decode_builder main.cpp decode.cpp
 //     inputmeta subject check --subject-command ./decode_builder
 //     inputmeta fuzz --subject-command ./decode_builder
+
+// Headers only. A compiler that does not find them shows this line:
+#include <nlohmann/json.hpp>  // missing? `pip install nlohmann-json`, or `apt install nlohmann-json3-dev`
+
 #include <bit>
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <limits>
+#include <map>
+#include <stdexcept>
 
 #include "decode.hpp"
-#include "msgpack.hpp"
 
 static_assert(std::endian::native == std::endian::little, "arrays are little-endian on the wire");
 
 namespace {
 
-using msgpack::Bytes;
-using msgpack::Value;
-using msgpack::Writer;
+using Json = nlohmann::json;
+using Bytes = std::vector<std::uint8_t>;
 
 constexpr std::size_t max_frame = std::size_t{256} << 20;
 
@@ -42,6 +49,19 @@ void write_frame(const Bytes& body) {
 
 // ---- From messages ----
 
+// nlohmann/json converts between types when asked for a value; these refuse what is of another.
+const Json::object_t& map(const Json& value) { return value.get_ref<const Json::object_t&>(); }
+const Json::array_t& array(const Json& value) { return value.get_ref<const Json::array_t&>(); }
+const std::string& text(const Json& value) { return value.get_ref<const std::string&>(); }
+bool boolean(const Json& value) { return value.get_ref<const bool&>(); }
+
+std::int64_t integer(const Json& value) {
+    if (!value.is_number_integer()) throw std::runtime_error("not an integer");
+    if (value.is_number_unsigned() && value.get<std::uint64_t>() > std::numeric_limits<std::int64_t>::max())
+        throw std::runtime_error("an integer beyond int64");
+    return value.get<std::int64_t>();
+}
+
 struct Buffer {
     bool is_bool;
     Bytes data;
@@ -65,61 +85,61 @@ struct Batch {
     std::map<std::string, View> views;
 };
 
-void only_keys(const Value& value, std::initializer_list<std::string_view> known) {
-    for (const auto& [key, item] : value.map()) {
+void only_keys(const Json& value, std::initializer_list<std::string_view> known) {
+    for (const auto& [key, item] : map(value)) {
         bool found = false;
         for (const std::string_view name : known) found = found || name == key;
         if (!found) throw std::runtime_error("unknown key " + key);
     }
 }
 
-std::vector<std::int64_t> integers(const Value& value) {
+std::vector<std::int64_t> integers(const Json& value) {
     only_keys(value, {"dtype", "shape", "data"});
-    const auto bytes = value.at("data").bytes();
-    const auto& shape = value.at("shape").array();
-    if (value.at("dtype").text() != "int64" || shape.size() != 1 || shape[0].integer() < 0 ||
-        bytes.size() % 8 != 0 || static_cast<std::size_t>(shape[0].integer()) != bytes.size() / 8)
+    const auto& bytes = value.at("data").get_binary();
+    const auto& shape = array(value.at("shape"));
+    if (text(value.at("dtype")) != "int64" || shape.size() != 1 || integer(shape[0]) < 0 ||
+        bytes.size() % 8 != 0 || static_cast<std::size_t>(integer(shape[0])) != bytes.size() / 8)
         throw std::runtime_error("not an int64 array of one dimension");
     std::vector<std::int64_t> cells(bytes.size() / 8);
     if (!bytes.empty()) std::memcpy(cells.data(), bytes.data(), bytes.size());
     return cells;
 }
 
-std::optional<std::int64_t> optional_integer(const Value& value) {
-    return value.is_nil() ? std::nullopt : std::optional(value.integer());
+std::optional<std::int64_t> optional_integer(const Json& value) {
+    return value.is_null() ? std::nullopt : std::optional(integer(value));
 }
 
-Config config_of(const Value& value) {
+Config config_of(const Json& value) {
     only_keys(value, {"block_size", "window_size", "swa_block_size", "max_model_len", "dense_ratios", "sparse_ratios",
                       "max_ngram_size", "pad_token", "image_sentinel", "lookup_table", "cp_size", "cp_rank",
                       "yoco_prefill_keep_tokens", "yoco_mode", "force_load_balance"});
     Config config;
-    config.block_size = value.at("block_size").integer();
-    config.window_size = value.at("window_size").integer();
-    config.swa_block_size = value.at("swa_block_size").integer();
-    config.max_model_len = value.at("max_model_len").integer();
-    config.max_ngram_size = value.at("max_ngram_size").integer();
-    config.pad_token = value.at("pad_token").integer();
-    config.cp_size = value.at("cp_size").integer();
-    config.cp_rank = value.at("cp_rank").integer();
+    config.block_size = integer(value.at("block_size"));
+    config.window_size = integer(value.at("window_size"));
+    config.swa_block_size = integer(value.at("swa_block_size"));
+    config.max_model_len = integer(value.at("max_model_len"));
+    config.max_ngram_size = integer(value.at("max_ngram_size"));
+    config.pad_token = integer(value.at("pad_token"));
+    config.cp_size = integer(value.at("cp_size"));
+    config.cp_rank = integer(value.at("cp_rank"));
     config.dense_ratios = integers(value.at("dense_ratios"));
     config.sparse_ratios = integers(value.at("sparse_ratios"));
     config.lookup_table = integers(value.at("lookup_table"));
     config.image_sentinel = optional_integer(value.at("image_sentinel"));
-    config.force_load_balance = value.at("force_load_balance").boolean();
+    config.force_load_balance = boolean(value.at("force_load_balance"));
     return config;
 }
 
-Sequence sequence_of(const Value& value) {
+Sequence sequence_of(const Json& value) {
     only_keys(value, {"seqlen_q", "seqlen_k", "block_table", "state_id", "is_placeholder", "swa_valid_start",
                       "token_ids", "draft_tokens", "compressed_tokens", "recent_tokens", "data_len"});
     Sequence sequence;
-    sequence.seqlen_q = value.at("seqlen_q").integer();
-    sequence.seqlen_k = value.at("seqlen_k").integer();
-    sequence.state_id = value.at("state_id").integer();
-    sequence.swa_valid_start = value.at("swa_valid_start").integer();
-    sequence.data_len = value.at("data_len").integer();
-    sequence.is_placeholder = value.at("is_placeholder").boolean();
+    sequence.seqlen_q = integer(value.at("seqlen_q"));
+    sequence.seqlen_k = integer(value.at("seqlen_k"));
+    sequence.state_id = integer(value.at("state_id"));
+    sequence.swa_valid_start = integer(value.at("swa_valid_start"));
+    sequence.data_len = integer(value.at("data_len"));
+    sequence.is_placeholder = boolean(value.at("is_placeholder"));
     sequence.block_table = integers(value.at("block_table"));
     sequence.token_ids = integers(value.at("token_ids"));
     sequence.draft_tokens = integers(value.at("draft_tokens"));
@@ -129,15 +149,15 @@ Sequence sequence_of(const Value& value) {
 }
 
 // Where a field lies in its buffer; throws if that is not inside.
-View view_of(const Value& value, const std::vector<Buffer>& buffers) {
+View view_of(const Json& value, const std::vector<Buffer>& buffers) {
     only_keys(value, {"buffer", "offset", "shape"});
-    const std::int64_t index = value.at("buffer").integer(), offset = value.at("offset").integer();
+    const std::int64_t index = integer(value.at("buffer")), offset = integer(value.at("offset"));
     if (index < 0 || static_cast<std::size_t>(index) >= buffers.size()) throw std::runtime_error("no such buffer");
     const auto room = static_cast<std::int64_t>(buffers[static_cast<std::size_t>(index)].cells());
     View view{static_cast<std::size_t>(index), 0, {}};
     std::int64_t cells = 1;
-    for (const Value& size : value.at("shape").array()) {
-        view.shape.push_back(size.integer());
+    for (const Json& size : array(value.at("shape"))) {
+        view.shape.push_back(integer(size));
         if (view.shape.back() < 0 || view.shape.back() > room) throw std::runtime_error("a view outside its buffer");
         cells *= view.shape.back();  // room is below 2^28, and so is cells: no overflow
         if (cells > room) throw std::runtime_error("a view outside its buffer");
@@ -147,62 +167,57 @@ View view_of(const Value& value, const std::vector<Buffer>& buffers) {
     return view;
 }
 
-void read_out(const Value& value, Batch& batch) {
+void read_out(const Json& value, Batch& batch) {
     only_keys(value, {"buffers", "views"});
     batch.in_place = true;
-    for (const Value& buffer : value.at("buffers").array()) {
-        const auto bytes = buffer.at("data").bytes();
-        const std::string& dtype = buffer.at("dtype").text();
+    for (const Json& buffer : array(value.at("buffers"))) {
+        const auto& bytes = buffer.at("data").get_binary();
+        const std::string& dtype = text(buffer.at("dtype"));
         if (dtype != "bool" && (dtype != "int32" || bytes.size() % 4 != 0))
             throw std::runtime_error("a buffer is not of int32 or bool");
         batch.buffers.push_back({dtype == "bool", Bytes(bytes.begin(), bytes.end())});
     }
-    for (const auto& [key, item] : value.at("views").map()) batch.views.emplace(key, view_of(item, batch.buffers));
+    for (const auto& [key, item] : map(value.at("views"))) batch.views.emplace(key, view_of(item, batch.buffers));
 }
 
-Batch batch_of(const Value& message) {
+Batch batch_of(const Json& message) {
     only_keys(message, {"type", "id", "path", "config", "sequences", "gather", "max_num_blocks", "expand", "out"});
     Batch batch;
-    batch.id = message.at("id").integer();
-    batch.path = message.at("path").text();
+    batch.id = integer(message.at("id"));
+    batch.path = text(message.at("path"));
     if (batch.path != "prompt" && batch.path != "decode" && batch.path != "decode_zos")
         throw std::runtime_error("no path " + batch.path);
     batch.config = config_of(message.at("config"));
-    for (const Value& sequence : message.at("sequences").array()) batch.sequences.push_back(sequence_of(sequence));
+    for (const Json& sequence : array(message.at("sequences"))) batch.sequences.push_back(sequence_of(sequence));
     batch.max_num_blocks = optional_integer(message.at("max_num_blocks"));
-    for (const Value& name : message.at("expand").array()) batch.expand.insert(name.text());
-    if (!message.at("out").is_nil()) read_out(message.at("out"), batch);
+    for (const Json& name : array(message.at("expand"))) batch.expand.insert(text(name));
+    if (!message.at("out").is_null()) read_out(message.at("out"), batch);
     return batch;
 }
 
 // ---- To messages ----
 
-Bytes hello() {
-    Writer w;
-    w.map(5).text("type").text("hello").text("protocol").integer(1).text("name").text("decode_builder");
-    w.text("version").text("1.0").text("capabilities").map(5);
-    w.text("paths").array(1).text("decode");
-    w.text("fields").array(decode_fields().size());
-    for (const std::string& name : decode_fields()) w.text(name);
-    w.text("devices").array(1).text("cpu");
-    w.text("in_place").boolean(true);
-    w.text("neutral_tails").boolean(true);
-    return w.out;
+Json hello() {
+    return {{"type", "hello"},
+            {"protocol", 1},
+            {"name", "decode_builder"},
+            {"version", "1.0"},
+            {"capabilities",
+             {{"paths", Json::array({"decode"})},
+              {"fields", decode_fields()},
+              {"devices", Json::array({"cpu"})},
+              {"in_place", true},
+              {"neutral_tails", true}}}};
 }
 
-Bytes error(std::int64_t id, const char* kind, std::string message) {
+Json error(std::int64_t id, const char* kind, std::string message) {
     for (char& c : message)
         if (c < ' ' || c > '~') c = '?';  // text is UTF-8, and what a message quotes may be anything
-    Writer w;
-    w.map(4).text("type").text("error").text("id").integer(id).text("kind").text(kind);
-    w.text("message").text(message);
-    return w.out;
+    return {{"type", "error"}, {"id", id}, {"kind", kind}, {"message", message}};
 }
 
-void write_array(Writer& w, bool is_bool, const std::vector<std::int64_t>& shape, std::span<const std::uint8_t> data) {
-    w.map(3).text("dtype").text(is_bool ? "bool" : "int32").text("shape").array(shape.size());
-    for (const std::int64_t size : shape) w.integer(size);
-    w.text("data").bytes(data);
+Json array_of(bool is_bool, const std::vector<std::int64_t>& shape, Bytes data) {
+    return {{"dtype", is_bool ? "bool" : "int32"}, {"shape", shape}, {"data", Json::binary(std::move(data))}};
 }
 
 Bytes cell_bytes(const Field& field) {
@@ -212,25 +227,24 @@ Bytes cell_bytes(const Field& field) {
     return bytes;
 }
 
-void write_buffers(Writer& w, const Batch& batch) {
-    w.text("buffers");
-    if (!batch.in_place) {
-        w.nil();
-        return;
+Json buffers_of(Batch& batch) {
+    if (!batch.in_place) return nullptr;
+    Json buffers = Json::array();
+    for (Buffer& buffer : batch.buffers) {
+        const auto cells = static_cast<std::int64_t>(buffer.cells());
+        buffers.push_back(array_of(buffer.is_bool, {cells}, std::move(buffer.data)));
     }
-    w.array(batch.buffers.size());
-    for (const Buffer& buffer : batch.buffers)
-        write_array(w, buffer.is_bool, {static_cast<std::int64_t>(buffer.cells())}, buffer.data);
+    return buffers;
 }
 
-Bytes reject(const Batch& batch, const Refusal& refusal) {
-    Writer w;
-    w.map(7).text("type").text("reject").text("id").integer(batch.id).text("condition").text(refusal.condition);
-    w.text("sequence");
-    refusal.sequence ? w.integer(*refusal.sequence) : w.nil();
-    w.text("field").text(refusal.field).text("message").text(refusal.message);
-    write_buffers(w, batch);
-    return w.out;
+Json reject(Batch& batch, const Refusal& refusal) {
+    return {{"type", "reject"},
+            {"id", batch.id},
+            {"condition", refusal.condition},
+            {"sequence", refusal.sequence ? Json(*refusal.sequence) : Json(nullptr)},
+            {"field", refusal.field},
+            {"message", refusal.message},
+            {"buffers", buffers_of(batch)}};
 }
 
 // P-OUT: a view for each field, of its shape; a query-aligned one may have more rows.
@@ -255,7 +269,7 @@ void fill(Batch& batch, Field& field) {
     std::memcpy(batch.buffers[view.buffer].data.data() + view.offset * width, bytes.data(), bytes.size());
 }
 
-Bytes build(Batch& batch) {
+Json build(Batch& batch) {
     if (batch.path != "decode") return error(batch.id, "exception", "path " + batch.path + " is not claimed");
     Metadata metadata;
     try {
@@ -264,29 +278,26 @@ Bytes build(Batch& batch) {
     } catch (const Refusal& refusal) {
         return reject(batch, refusal);
     }
-    if (batch.in_place)
-        for (Field& field : metadata.fields) fill(batch, field);
-    Writer w;
-    w.map(4).text("type").text("result").text("id").integer(batch.id);
-    w.text("fields").map(4 + (batch.in_place ? 0 : metadata.fields.size()));
-    w.text("num_reqs").integer(metadata.num_reqs).text("total_q").integer(metadata.total_q);
-    w.text("max_num_blocks").integer(metadata.max_num_blocks).text("is_prompt").boolean(false);
-    if (!batch.in_place)
-        for (const Field& field : metadata.fields) {
-            w.text(field.key);
-            write_array(w, field.is_bool, field.shape, cell_bytes(field));
-        }
-    write_buffers(w, batch);
-    return w.out;
+    Json fields = {{"num_reqs", metadata.num_reqs},
+                   {"total_q", metadata.total_q},
+                   {"max_num_blocks", metadata.max_num_blocks},
+                   {"is_prompt", false}};
+    for (Field& field : metadata.fields) {
+        if (batch.in_place)
+            fill(batch, field);
+        else
+            fields[field.key] = array_of(field.is_bool, field.shape, cell_bytes(field));
+    }
+    return {{"type", "result"}, {"id", batch.id}, {"fields", std::move(fields)}, {"buffers", buffers_of(batch)}};
 }
 
-// The answer to one message; empty to `bye`.
-Bytes answer(std::span<const std::uint8_t> body) {
-    const Value message = msgpack::Reader(body).whole();
-    const std::string& type = message.at("type").text();
-    if (type == "bye") return {};
+// The answer to one message; null to `bye`.
+Json answer(const Bytes& body) {
+    const Json message = Json::from_msgpack(body);
+    const std::string& type = text(message.at("type"));
+    if (type == "bye") return nullptr;
     if (type == "hello") {
-        if (message.at("protocol").integer() != 1) throw std::runtime_error("this program speaks protocol 1");
+        if (integer(message.at("protocol")) != 1) throw std::runtime_error("this program speaks protocol 1");
         return hello();
     }
     if (type != "build") throw std::runtime_error("no message " + type);
@@ -299,14 +310,14 @@ Bytes answer(std::span<const std::uint8_t> body) {
 int main() {
     Bytes body;
     while (read_frame(body)) {
-        Bytes reply;
+        Json reply;
         try {
             reply = answer(body);
-            if (reply.empty()) return 0;
+            if (reply.is_null()) return 0;
         } catch (const std::exception& problem) {
             reply = error(-1, "message", problem.what());
         }
-        write_frame(reply);
+        write_frame(Json::to_msgpack(reply));
     }
     return 0;
 }

@@ -170,7 +170,13 @@ def test_a_failure_names_the_field_and_says_what_a_report_says(wrong: Ended) -> 
     assert wrong.code == 1
     assert wrong.failing() == {"field[decode-positions]", f"case[{ids(CASES[0])[0]}]"}
     text = wrong.texts[FIELD]
-    for line in (f"{SIGNATURE}: in ", "MISMATCH: wrong value", "formula  F-POS", "cell     [", "label    determin"):
+    for line in (
+        "MISMATCH:decode:F-POS:positions:value: in ",
+        "MISMATCH: wrong value",
+        "formula  F-POS",
+        "cell     [",
+        "label    determin",
+    ):
         assert line in text
     replay = [line for line in text.splitlines() if line.startswith("  replay   inputmeta replay ")][-1]
     assert replay.endswith(f" --subject {WRONG} --in-process")
@@ -251,7 +257,7 @@ def test_a_subject_that_dies_costs_one_test_not_the_run(suite) -> None:
     assert ended.code == 1
     assert "answer[decode]" in ended.failing()
     text = ended.texts["inputmeta.conformance.suite.test_generated.test_answer[decode]"]
-    assert "CRASH:SIGABRT:-: in " in text
+    assert "CRASH:decode:-:-:SIGABRT: in " in text
     assert ended.results["inputmeta.conformance.suite.test_generated.test_field[decode-positions]"] == "passed"
     others = {
         f"inputmeta.conformance.suite.test_generated.test_{name}" for name in ended.failing() - {"answer[decode]"}

@@ -61,13 +61,17 @@ def program(kind: str, **limits: object) -> Target:
 
 
 KINDS = [
-    (wrong("segfault-at-one-length"), "CRASH:SIGSEGV:-", "died by SIGSEGV; stderr: about to read address 0"),
-    (wrong("aborts-at-a-placeholder"), "CRASH:SIGABRT:-", "died by SIGABRT"),
-    (wrong("exits-with-3"), "CRASH:exit-3:-", "ended with exit code 3"),
-    (wrong("raises"), "CRASH:raised:-", "raised ZeroDivisionError: integer modulo by zero"),
-    (wrong("illegal-access"), "DEVICE_ERROR:device:-", "raised RuntimeError: CUDA error: an illegal memory access"),
-    (wrong("deadlocks", timeout=1.0), "HANG:timeout:-", "no answer within 1 s"),
-    (wrong("takes-all-memory", memory_limit=200), "CRASH:memory:-", "MiB resident, limit 200 MiB"),
+    (wrong("segfault-at-one-length"), "CRASH:prompt:-:-:SIGSEGV", "died by SIGSEGV; stderr: about to read address 0"),
+    (wrong("aborts-at-a-placeholder"), "CRASH:prompt:-:-:SIGABRT", "died by SIGABRT"),
+    (wrong("exits-with-3"), "CRASH:prompt:-:-:exit-3", "ended with exit code 3"),
+    (wrong("raises"), "CRASH:prompt:-:-:raised", "raised ZeroDivisionError: integer modulo by zero"),
+    (
+        wrong("illegal-access"),
+        "DEVICE_ERROR:prompt:-:-:device",
+        "raised RuntimeError: CUDA error: an illegal memory access",
+    ),
+    (wrong("deadlocks", timeout=1.0), "HANG:prompt:-:-:timeout", "no answer within 1 s"),
+    (wrong("takes-all-memory", memory_limit=200), "CRASH:prompt:-:-:memory", "MiB resident, limit 200 MiB"),
 ]
 
 
@@ -92,7 +96,10 @@ def test_a_failure_has_its_verdict_and_costs_only_its_worker(target: Target, sig
 @pytest.mark.usefixtures("no_spares")
 @pytest.mark.parametrize(
     ("name", "signature"),
-    [("segfaults-on-a-short-table", "CRASH:SIGSEGV:P-TABLE"), ("crashes-on-a-short-table", "CRASH:raised:P-TABLE")],
+    [
+        ("segfaults-on-a-short-table", "CRASH:prompt:P-TABLE:-:SIGSEGV"),
+        ("crashes-on-a-short-table", "CRASH:prompt:P-TABLE:-:raised"),
+    ],
 )
 def test_a_failure_where_a_refusal_is_due_says_of_which_precondition(name: str, signature: str) -> None:
     with wrong(name).open() as subject:
@@ -116,16 +123,16 @@ def test_a_spare_that_has_started_takes_over() -> None:
 
 
 WIRE = [
-    ("log-line-before-the-answer", "CRASH:garbage:-", "text on stdout: 'Loading safetensors checkpoint"),
-    ("frame-of-nonsense", "CRASH:garbage:-", "not a valid message"),
-    ("announces-4-gib", "CRASH:oversized:-", "an answer of 4294967295 bytes"),
-    ("answers-another-id", "CRASH:garbage:-", "answered batch 1000000000, was asked for batch "),
-    ("says-hello-again", "CRASH:garbage:-", "an answer of the wrong kind"),
-    ("exits-in-the-middle", "CRASH:exit-3:-", "ended with exit code 3 in the middle of an answer"),
-    ("closes-stdout", "CRASH:eof:-", "closed its stdout and lives on"),
-    ("stops-in-the-middle", "HANG:timeout:-", "no answer within 1 s"),
-    ("answers-twice", "CRASH:garbage:-", "bytes after the answer"),
-    ("log-line-after-the-answer", "CRASH:garbage:-", "'Generated 1 sequence, 23.1 tokens/s"),
+    ("log-line-before-the-answer", "CRASH:prompt:-:-:garbage", "text on stdout: 'Loading safetensors checkpoint"),
+    ("frame-of-nonsense", "CRASH:prompt:-:-:garbage", "not a valid message"),
+    ("announces-4-gib", "CRASH:prompt:-:-:oversized", "an answer of 4294967295 bytes"),
+    ("answers-another-id", "CRASH:prompt:-:-:garbage", "answered batch 1000000000, was asked for batch "),
+    ("says-hello-again", "CRASH:prompt:-:-:garbage", "an answer of the wrong kind"),
+    ("exits-in-the-middle", "CRASH:prompt:-:-:exit-3", "ended with exit code 3 in the middle of an answer"),
+    ("closes-stdout", "CRASH:prompt:-:-:eof", "closed its stdout and lives on"),
+    ("stops-in-the-middle", "HANG:prompt:-:-:timeout", "no answer within 1 s"),
+    ("answers-twice", "CRASH:prompt:-:-:garbage", "bytes after the answer"),
+    ("log-line-after-the-answer", "CRASH:prompt:-:-:garbage", "'Generated 1 sequence, 23.1 tokens/s"),
 ]
 
 
@@ -182,7 +189,7 @@ def test_a_death_between_two_cases_is_seen_by_the_next() -> None:
         process.kill()
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # how it ended stays to be seen
         (finding,) = session.run(GOOD).findings
-        assert finding.signature == "CRASH:SIGKILL:-"
+        assert finding.signature == "CRASH:prompt:-:-:SIGKILL"
 
 
 def test_a_kill_takes_what_the_worker_started() -> None:
@@ -250,7 +257,7 @@ def test_an_interrupted_run_leaves_its_failures_to_the_next(tmp_path: Path) -> N
         interrupted(BAD)
     (file,), problems = recover(tmp_path)
     assert problems == []
-    assert load_case(file).title == "interrupted run: CRASH:raised:-"
+    assert load_case(file).title == "interrupted run: CRASH:prompt:-:-:raised"
     assert list(tmp_path.iterdir()) == [file]
 
 

@@ -1,0 +1,222 @@
+"""Files of known failures: TOML, and the lines of text that came before it, which are still read.
+
+TOML, which is also what is written, whatever the file's name::
+
+    [[known]]
+    signature = "MISMATCH:prompt:F-POS:positions:value"
+    reason = "rows of a chunk start one late"
+    issue = "ENGINE-812"
+
+    [[known]]
+    case = "8911836eaeacb586"
+    reason = "window at the start of a context"
+    issue = "https://tracker.example/77"
+
+An entry has a ``signature`` (:class:`inputmeta.conformance.check.verdicts.Signature`) or a ``case``, the id of one, and
+says why and where it is tracked. The old lines are ``case id or signature – reason – issue``; their signatures are
+short ones (:attr:`Signature.short`) and mean what they did: every path.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+import tomllib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import tomli_w
+
+from inputmeta.conformance.cases.files import CaseError, read_file
+from inputmeta.conformance.check.verdicts import NO_FAILURES, Signature, Verdict
+from inputmeta.conformance.console import plain_text
+
+MAX_FILE_BYTES = 2**20
+MAX_LINE = 2000
+"""Characters of a line, of a reason, of an issue."""
+SEPARATOR = re.compile(r"\s+[–—-]\s+")
+CASE_ID = re.compile(r"[0-9a-f]{16}")
+OLD_SIGNATURE = re.compile(r"[A-Z_]+(:[^\s:]+)+")
+TOML_BEGINS = re.compile(r"\s*(#[^\n]*\n\s*)*(\[|known\s*=)")
+HEADER = "# Known failures; see `inputmeta check --help`. Written by --write-known-failures: edit reasons and issues.\n"
+
+
+class KnownFailuresError(ValueError):
+    """A known-failures file that cannot be used. ``str()`` is one line: file, entry or line, what is wrong."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(plain_text(text))
+
+
+@dataclass(frozen=True)
+class KnownFailure:
+    """One entry: ``key`` is a case id (16 hexadecimal digits) or a signature, a short one from lines of text."""
+
+    key: str
+    reason: str
+    issue: str
+    place: str = ""
+    """Where it stands in its file, as it follows the file's name: ``:3`` or ``: entry 3``; empty: in none yet."""
+
+    @property
+    def is_case(self) -> bool:
+        """Whether the key names a case, rather than a signature."""
+        return CASE_ID.fullmatch(self.key) is not None
+
+    def __str__(self) -> str:
+        """Key, reason, issue."""
+        return f"{self.key} – {self.reason} – {self.issue}"
+
+
+Text = Annotated[str, msgspec.Meta(max_length=MAX_LINE)]
+
+
+class TomlEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """A table of a TOML file."""
+
+    signature: Text | None = None
+    case: Text | None = None
+    reason: Text
+    issue: Text
+
+
+def read(path: Path) -> list[KnownFailure]:
+    """The entries of a file, in its order.
+
+    Raises:
+        KnownFailuresError: unreadable, no plain file, larger than 1 MiB, not UTF-8, an entry that is none, or a key
+            that stands twice.
+    """
+    try:
+        text = read_file(path, MAX_FILE_BYTES, "a known-failures file").decode("utf-8").removeprefix("\ufeff")
+    except CaseError as error:
+        raise KnownFailuresError(str(error)) from error
+    except UnicodeDecodeError as error:
+        raise KnownFailuresError(f"{path}: not UTF-8 at byte {error.start}") from error
+    try:
+        is_toml = path.suffix == ".toml" or TOML_BEGINS.match(text)
+        return list(distinct(toml_entries(text) if is_toml else text_entries(text)))
+    except KnownFailuresError as error:
+        raise KnownFailuresError(f"{path}{error}") from error
+
+
+def distinct(entries: Iterable[KnownFailure]) -> Iterator[KnownFailure]:
+    """The entries; KnownFailuresError at a key that stands twice."""
+    seen: dict[str, str] = {}
+    for entry in entries:
+        if entry.key in seen:
+            raise KnownFailuresError(f"{entry.place}: {entry.key} stands at {seen[entry.key].lstrip(': ')} already")
+        seen[entry.key] = entry.place
+        yield entry
+
+
+def toml_entries(text: str) -> Iterator[KnownFailure]:
+    """The entries of a TOML file; KnownFailuresError, which begins with the place, at what is none.
+
+    >>> [entry.key for entry in toml_entries("[[known]]\\ncase = '8911836eaeacb586'\\nreason = 'x'\\nissue = '#7'\\n")]
+    ['8911836eaeacb586']
+    """
+    try:
+        document = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        what = "nested too deep" if isinstance(error, RecursionError) else error
+        raise KnownFailuresError(f": not TOML: {what}") from error
+    tables = document.pop("known", [])
+    if document:
+        raise KnownFailuresError(f": key {next(iter(document))}: there is none but `known`, of tables [[known]]")
+    if not isinstance(tables, list):
+        raise KnownFailuresError(": key known: must be tables [[known]]")
+    for number, table in enumerate(tables, 1):
+        place = f": entry {number}"
+        try:
+            entry = msgspec.convert(table, TomlEntry)
+            yield KnownFailure(toml_key(entry), entry.reason, entry.issue, place)
+        except ValueError as error:  # msgspec's are
+            raise KnownFailuresError(f"{place}: {error}") from error
+
+
+def toml_key(entry: TomlEntry) -> str:
+    """The case id or signature of an entry; ValueError, which names key and rule, if it is none."""
+    for name in ("reason", "issue"):
+        if not getattr(entry, name).isprintable():
+            raise ValueError(f"key {name}: must be printable, on one line")
+    if (entry.signature is None) == (entry.case is None):
+        raise ValueError("want either `signature` or `case`")
+    if entry.signature is not None:
+        try:
+            return str(Signature.parse(entry.signature))
+        except ValueError as error:
+            raise ValueError(f"key signature: {error}") from error
+    assert entry.case is not None
+    if not CASE_ID.fullmatch(entry.case):
+        raise ValueError("key case: want 16 hexadecimal digits, as `corpus list` shows them")
+    return entry.case
+
+
+def text_entries(text: str) -> Iterator[KnownFailure]:
+    """The entries of lines of text; KnownFailuresError, which begins with ``:LINE:``, at one that is none.
+
+    >>> [entry.key for entry in text_entries("# ours\\n\\nMISMATCH:F-POS:positions - one late - #7\\n")]
+    ['MISMATCH:F-POS:positions']
+    """
+    for number, line in enumerate(text.split("\n"), 1):
+        stripped = line.strip()
+        if stripped and not stripped.startswith("#"):
+            yield text_entry(stripped, f":{number}")
+
+
+def text_entry(line: str, place: str) -> KnownFailure:
+    """One entry; the reason may hold dashes, key and issue may not stand apart from them by blanks."""
+    if len(line) > MAX_LINE or not line.isprintable():
+        raise KnownFailuresError(f"{place}: longer than {MAX_LINE} characters, or not printable")
+    key, *rest = SEPARATOR.split(line, maxsplit=1)
+    marks = list(SEPARATOR.finditer(rest[0])) if rest else []
+    if not marks:
+        raise KnownFailuresError(f"{place}: want `case id or signature – reason – issue`")
+    reason, issue = rest[0][: marks[-1].start()], rest[0][marks[-1].end() :]
+    known_verdict = key.partition(":")[0] in set(Verdict) - NO_FAILURES
+    if not CASE_ID.fullmatch(key) and not (OLD_SIGNATURE.fullmatch(key) and known_verdict):
+        raise KnownFailuresError(f"{place}: {key} is no case id and no signature (VERDICT:FORMULA:FIELD)")
+    return KnownFailure(key, reason.strip(), issue.strip(), place)
+
+
+def write(entries: Iterable[KnownFailure], path: Path) -> None:
+    """Write entries as TOML, replacing the file in one step; it is on the disk when this returns.
+
+    Raises:
+        KnownFailuresError: the file cannot be written.
+    """
+    tables = [
+        {"case" if entry.is_case else "signature": entry.key, "reason": entry.reason, "issue": entry.issue}
+        for entry in entries
+    ]
+    text = HEADER + "".join(f"\n[[known]]\n{tomli_w.dumps(table)}" for table in tables)
+    try:
+        replace_file(path.resolve(), text)
+    except OSError as error:
+        raise KnownFailuresError(f"{path}: {error.strerror}") from error
+
+
+def replace_file(path: Path, text: str) -> None:
+    """A reader sees the old file or the new one, also after a power cut. Raises OSError."""
+    temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
+    try:
+        with temporary.open("x", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        if path.exists():
+            shutil.copymode(path, temporary)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
