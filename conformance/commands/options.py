@@ -14,12 +14,24 @@ import typer
 
 from inputmeta.conformance import exits
 from inputmeta.conformance.campaign.known import KnownFailures, KnownFailuresError
-from inputmeta.conformance.cases.files import CaseError
+from inputmeta.conformance.cases.files import CaseError, check_folder, check_output
 from inputmeta.conformance.commands.main import HELP_NAMES
 from inputmeta.conformance.console import fail
 from inputmeta.conformance.subjects import SubjectError
 from inputmeta.conformance.workers import target
 from inputmeta.conformance.workers.target import Target
+
+
+def checked(check: Callable[[Path], None]) -> Callable[[Path | None], Path | None]:
+    """Callback of an option that names what will be written: what cannot be used is said before anything is run."""
+
+    def run(path: Path | None) -> Path | None:
+        if path is not None:
+            with one_line_errors():
+                check(path)
+        return path
+
+    return run
 
 
 class ConstructionPath(StrEnum):
@@ -51,9 +63,16 @@ KnownOption = Annotated[
 ]
 WriteKnownOption = Annotated[
     Path | None,
-    typer.Option("--write-known-failures", metavar="FILE", help="write the present failures as such a file"),
+    typer.Option(
+        "--write-known-failures",
+        metavar="FILE",
+        help="write the present failures as such a file",
+        callback=checked(check_output),
+    ),
 ]
-SaveDirOption = Annotated[Path, typer.Option(help="where failing cases and the journal are")]
+SaveDirOption = Annotated[
+    Path, typer.Option(help="where failing cases and the journal are", callback=checked(check_folder))
+]
 
 SAVE_DIR = Path("inputmeta-failures")
 
@@ -130,4 +149,4 @@ def one_line_errors() -> Iterator[None]:
     except SubjectError as error:
         raise fail(str(error), exits.NO_SUBJECT) from error
     except (CaseError, KnownFailuresError) as error:
-        raise fail(str(error)) from error
+        raise fail(str(error), exits.code_for(error)) from error

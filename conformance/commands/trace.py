@@ -80,9 +80,9 @@ def trace(
             yoco_mode=yoco.value,
             yoco_prefill_keep_tokens=keep,
         )
+        lines = count_requests(file)
         with target.open() as tested:
             say(f"trace {file.name}: subject {tested.name}, seed {seed}, rows {rows}, drafts {drafts}")
-            lines = count_requests(file)
             total = lines if limit is None else min(lines, limit)
             with TraceProgress(total) as progress:
                 result = replay_trace(read_trace(file), chosen, tested, progress, save_case=save_case)
@@ -91,7 +91,7 @@ def trace(
             run = Run(Session(tested), replace(target, in_process=False), save_dir)
             code = conclude(run, result, save_case)
     except (TraceError, ValueError) as error:
-        raise fail(str(error)) from error
+        raise fail(str(error), exits.code_for(error)) from error
     raise typer.Exit(code)
 
 
