@@ -48,9 +48,12 @@ def case_files(folder: Path) -> list[Path]:
     """The case files of a corpus folder, in name order.
 
     Raises:
-        CaseError: the folder is not there or holds no case.
+        CaseError: the folder is not there, cannot be read, or holds no case.
     """
-    found = sorted(folder.glob("*.json"))
+    try:
+        found = sorted(folder.glob("*.json"))
+    except OSError as error:
+        raise CaseError(f"{folder}: {error.strerror}") from error
     if not found:
         raise CaseError(f"{folder}: no case files")
     return found

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import secrets
 import stat
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 
@@ -57,22 +58,75 @@ def load_case(path: Path) -> Case:
         raise CaseError(f"{path}: {error}") from error
 
 
-def read_file(path: Path, limit: int, what: str) -> bytes:
-    """The bytes of a regular file; a device or a pipe, which may never end, is not opened.
+def open_file(path: Path) -> BinaryIO:
+    """A regular file, opened to be read. A device or a pipe, which may never end, is refused and not waited for.
 
     Raises:
-        CaseError: unreadable, no regular file, or more than ``limit`` bytes.
+        CaseError: cannot be opened, or no regular file.
     """
     try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise CaseError(f"{path}: is not a regular file")
-        with path.open("rb") as file:
-            data = file.read(limit + 1)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError as error:
         raise CaseError(f"{path}: {error.strerror}") from error
-    if len(data) > limit:
-        raise CaseError(f"{path}: {path.stat().st_size} bytes; {what} has at most {limit}")
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise CaseError(f"{path}: is not a regular file")
+    return os.fdopen(descriptor, "rb")
+
+
+def read_file(path: Path, limit: int, what: str) -> bytes:
+    """The bytes of a regular file.
+
+    Raises:
+        CaseError: as :func:`open_file`; cannot be read, or more than ``limit`` bytes.
+    """
+    with open_file(path) as file:
+        try:
+            data = file.read(limit + 1)
+        except OSError as error:
+            raise CaseError(f"{path}: {error.strerror}") from error
+        if len(data) > limit:
+            raise CaseError(f"{path}: {os.fstat(file.fileno()).st_size} bytes; {what} has at most {limit}")
     return data
+
+
+def check_folder(folder: Path) -> None:
+    """Whether files can be written in a folder, or it can be made; nothing is made yet.
+
+    Raises:
+        CaseError: it cannot be used: no folder, no permission, a name that is too long.
+    """
+    try:
+        mode = folder.stat().st_mode
+    except FileNotFoundError as error:
+        if folder.parent == folder or folder.is_symlink():
+            raise CaseError(f"{folder}: {error.strerror}") from error
+        try:
+            check_folder(folder.parent)
+        except CaseError as above:
+            raise CaseError(f"{folder}: cannot be made: {above}") from above
+        return
+    except OSError as error:
+        raise CaseError(f"{folder}: {error.strerror}") from error
+    if not stat.S_ISDIR(mode):
+        raise CaseError(f"{folder}: is no folder")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise CaseError(f"{folder}: files cannot be written there")
+
+
+def check_output(file: Path) -> None:
+    """Whether a file can be written, or made; nothing is written yet. Raises CaseError."""
+    try:
+        mode = file.stat().st_mode
+    except FileNotFoundError:
+        check_folder(file.parent)
+        return
+    except OSError as error:
+        raise CaseError(f"{file}: {error.strerror}") from error
+    if stat.S_ISDIR(mode):
+        raise CaseError(f"{file}: is a folder")
+    if not os.access(file, os.W_OK):
+        raise CaseError(f"{file}: cannot be written")
 
 
 def decode_case(data: bytes) -> Case:

@@ -10,9 +10,9 @@ import typer
 
 from inputmeta.conformance import exits
 from inputmeta.conformance.cases.corpus import add_case, bundled_corpus, format_corpus, lint_corpus, load_corpus
-from inputmeta.conformance.cases.files import load_case
+from inputmeta.conformance.cases.files import check_folder, load_case
 from inputmeta.conformance.cases.request import load_wanted
-from inputmeta.conformance.commands.options import command_app, one_line_errors
+from inputmeta.conformance.commands.options import checked, command_app, one_line_errors
 from inputmeta.conformance.console import say
 
 app = command_app(help="Work on the corpus: cases as JSON files.")
@@ -24,7 +24,14 @@ FolderOption = Annotated[
 @app.command()
 def add(
     cases: Annotated[list[Path], typer.Argument(metavar="CASE…", help="case files to take in")],
-    corpus: Annotated[Path, typer.Option("--corpus", help="folder of cases, of your repository; made if it is absent")],
+    corpus: Annotated[
+        Path,
+        typer.Option(
+            "--corpus",
+            help="folder of cases, of your repository; made if it is absent",
+            callback=checked(check_folder),
+        ),
+    ],
     title: Annotated[str | None, typer.Option(help="what the case guards; replaces its title")] = None,
     tag: Annotated[list[str] | None, typer.Option(help="formula, precondition or bug class; may be repeated")] = None,
 ) -> None:

@@ -152,4 +152,4 @@ def main() -> None:
         sys.exit(exits.TOOL_FAILED)
     except OSError as error:
         notice(f"{error.filename}: {error.strerror}" if error.filename else str(error))
-        sys.exit(exits.TOOL_FAILED)
+        sys.exit(exits.code_for(error))

@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 
 from inputmeta.conformance import exits
 from inputmeta.conformance.campaign.known import KnownFailures, KnownFailuresError
-from inputmeta.conformance.cases.files import CaseError
+from inputmeta.conformance.cases.files import CaseError, check_folder, check_output
 from inputmeta.conformance.cases.request import WantsError
 from inputmeta.conformance.check.verdicts import Verdict
 from inputmeta.conformance.commands.main import HELP_NAMES, HelpContext
@@ -23,6 +23,18 @@ from inputmeta.conformance.console import coloured, fail, quieted
 from inputmeta.conformance.subjects import SubjectError
 from inputmeta.conformance.workers import target
 from inputmeta.conformance.workers.target import Target
+
+
+def checked(check: Callable[[Path], None]) -> Callable[[Path | None], Path | None]:
+    """Callback of an option that names what will be written: what cannot be used is said before anything is run."""
+
+    def run(path: Path | None) -> Path | None:
+        if path is not None:
+            with one_line_errors():
+                check(path)
+        return path
+
+    return run
 
 
 class ConstructionPath(StrEnum):
@@ -53,14 +65,11 @@ ValidOnlyOption = Annotated[
 ]
 
 
-def known_target(file: Path | None) -> Path | None:
-    """The file to write, looked at before the run; a usage error if it is there and holds no known failures."""
-    try:
-        if file is not None and file.exists():
-            KnownFailures.load(file)
-    except KnownFailuresError as error:
-        raise fail(str(error)) from error
-    return file
+def check_known_target(file: Path) -> None:
+    """Whether known failures can be written there: nothing, or known failures. Raises CaseError, KnownFailuresError."""
+    check_output(file)
+    if file.exists():
+        KnownFailures.load(file)
 
 
 KnownOption = Annotated[
@@ -73,11 +82,13 @@ WriteKnownOption = Annotated[
         "--write-known-failures",
         metavar="FILE",
         help="write the present failures as TOML; reasons and issues that stand in the file stay",
-        callback=known_target,
+        callback=checked(check_known_target),
     ),
 ]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="say nothing but failures and a last line")]
-SaveDirOption = Annotated[Path, typer.Option(help="where failing cases and the journal are")]
+SaveDirOption = Annotated[
+    Path, typer.Option(help="where failing cases and the journal are", callback=checked(check_folder))
+]
 
 SAVE_DIR = Path("inputmeta-failures")
 
@@ -183,4 +194,4 @@ def one_line_errors() -> Iterator[None]:
     except WantsError as error:
         raise fail(str(error), exits.REFUSED) from error
     except (CaseError, KnownFailuresError) as error:
-        raise fail(str(error)) from error
+        raise fail(str(error), exits.code_for(error)) from error

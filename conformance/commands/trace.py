@@ -82,9 +82,9 @@ def trace(
             yoco_mode=yoco.value,
             yoco_prefill_keep_tokens=keep,
         )
+        lines = count_requests(file)
         with target.open() as tested:
             remark(f"trace {file.name}: subject {tested.name}, seed {seed}, rows {rows}, drafts {drafts}")
-            lines = count_requests(file)
             total = lines if limit is None else min(lines, limit)
             with TraceProgress(total, quiet=is_quiet()) as progress:
                 result = replay_trace(read_trace(file), chosen, tested, progress, save_case=save_case)
@@ -95,7 +95,7 @@ def trace(
             code = conclude(run, result, save_case)
             conclusion(f"trace {file.name}: {summary[-1]}")
     except (TraceError, ValueError) as error:
-        raise fail(str(error)) from error
+        raise fail(str(error), exits.code_for(error)) from error
     raise typer.Exit(code)
 
 

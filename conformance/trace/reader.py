@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
+
+from inputmeta.conformance.cases.files import CaseError, open_file
+from inputmeta.conformance.console import plain_text
 
 HASH_BLOCK_TOKENS = 512
 """Prompt tokens that one entry of ``hash_ids`` stands for."""
@@ -19,6 +23,9 @@ NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 class TraceError(ValueError):
     """A trace that cannot be read. ``str()`` is one line: file, line number, field, value, what is wrong."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(plain_text(text))
 
 
 class TraceRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -42,33 +49,43 @@ def read_trace(path: Path) -> Iterator[TraceRequest]:
     """Requests of a trace file in order, one line at a time; blank lines are skipped.
 
     Raises:
-        TraceError: the file cannot be opened; a line longer than 1 MiB, not JSON, without exactly the four keys, with a
-            value out of range, with a timestamp before the last line's, or with a number of ``hash_ids`` other than
-            cdiv(input_length, 512).
+        TraceError: the file cannot be read, or is no regular one; a line longer than 1 MiB, not JSON, without exactly
+            the four keys, with a value out of range, with a timestamp before the last line's, or with a number of
+            ``hash_ids`` other than cdiv(input_length, 512).
     """
-    try:
-        with path.open("rb") as file:
-            previous = 0
-            number = 0
-            while line := file.readline(MAX_LINE_BYTES + 1):
-                number += 1
-                if not line.strip():
-                    continue
-                try:
-                    request = decode_line(line, previous)
-                except TraceError as error:
-                    raise TraceError(f"{path}:{number}: {error}") from None
-                previous = request.timestamp
-                yield request
-    except OSError as error:
-        raise TraceError(f"{path}: {error.strerror}") from error
+    previous = 0
+    for number, line in _lines(path):
+        try:
+            request = decode_line(line, previous)
+        except TraceError as error:
+            raise TraceError(f"{path}:{number}: {error}") from None
+        previous = request.timestamp
+        yield request
 
 
 def count_requests(path: Path) -> int:
-    """Number of lines that are not blank, unchecked: the total that progress is measured by. Raises TraceError."""
+    """Number of lines that are not blank: the total that progress is measured by.
+
+    Raises:
+        TraceError: the file cannot be read, or is no regular one; a line longer than 1 MiB. Nothing else is checked.
+    """
+    return sum(1 for _ in _lines(path))
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """The lines that are not blank, each with its number from 1; no more than one is held. Raises TraceError."""
     try:
-        with path.open("rb") as file:
-            return sum(1 for line in file if line.strip())
+        with open_file(path) as file:
+            for number in count(1):
+                line = file.readline(MAX_LINE_BYTES + 1)
+                if len(line) > MAX_LINE_BYTES:
+                    raise TraceError(f"{path}:{number}: line: more than {MAX_LINE_BYTES} bytes")
+                if not line:
+                    return
+                if line.strip():
+                    yield number, line
+    except CaseError as error:
+        raise TraceError(str(error)) from error
     except OSError as error:
         raise TraceError(f"{path}: {error.strerror}") from error
 
@@ -82,8 +99,6 @@ def decode_line(line: bytes, previous: int = 0) -> TraceRequest:
     >>> decode_line(b'{"timestamp": 5, "input_length": 513, "output_length": 2, "hash_ids": [0, 7]}').hash_ids
     (0, 7)
     """
-    if len(line) > MAX_LINE_BYTES:
-        raise TraceError(f"line: more than {MAX_LINE_BYTES} bytes")
     try:
         request = _DECODER.decode(line)
     except msgspec.ValidationError as error:
