@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TextIO
 
+from inputmeta.conformance import interrupts
 from inputmeta.conformance.exits import BAD_USAGE, CLOSED_PIPE, TOOL_FAILED
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ class _Manner:
 
     quiet: bool = False
     styles: Mapping[str, str] = field(default_factory=dict)
+    output_lost: bool = False
+    """Whether stdout takes no more: what is still to be said goes to stderr."""
 
 
 _manner = _Manner()
@@ -102,16 +105,26 @@ def in_colour(text: str) -> str:
 
 
 def say(text: str) -> None:
-    """One or more lines to stdout, never wrapped, and coloured on a terminal alone: they are read by programs too."""
+    """One or more lines to stdout, never wrapped, and coloured on a terminal alone: they are read by programs too.
+
+    A stdout that takes no more ends the run; where it keeps findings, what is still to be said goes to stderr.
+    """
+    if _manner.output_lost:
+        notice(text)
+        return
     try:
         write(sys.stdout, in_colour(readable(text)) + "\n")
     except OSError as error:
         # What the interpreter flushes when it ends must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if error.errno == errno.EPIPE:
-            raise SystemExit(CLOSED_PIPE) from error
-        notice(f"stdout: {error.strerror}")
-        raise SystemExit(TOOL_FAILED) from error
+        closed = error.errno == errno.EPIPE
+        ended = interrupts.note(f"stdout: {error.strerror}", CLOSED_PIPE if closed else TOOL_FAILED)
+        if not interrupts.is_held():
+            if not closed:
+                notice(str(ended))
+            raise SystemExit(ended.code) from error
+        _manner.output_lost = True
+        notice(text)
 
 
 def notice(text: str) -> None:

@@ -11,8 +11,11 @@ NOTHING_RAN = 4
 TOOL_FAILED = 70
 """EX_SOFTWARE of sysexits.h."""
 NO_SUBJECT = 125
+HUNG_UP = 129
+INTERRUPTED = 130
 CLOSED_PIPE = 141
-"""128 + SIGPIPE, as a shell says it."""
+TERMINATED = 143
+"""128 + the number of the signal, as a shell says it."""
 
 
 class OutOfMemory(BaseException):
@@ -33,7 +36,10 @@ MEANINGS = {
     TOOL_FAILED: "the tool itself failed: a full device, an output that cannot be written, no memory; it says "
     "nothing about the subject",
     NO_SUBJECT: "the subject cannot be loaded or started (`git bisect run` skips the revision)",
+    HUNG_UP: "SIGHUP ended the run; so for the next three: what was counted is said, what was found is saved and told",
+    INTERRUPTED: "Ctrl-C (SIGINT)",
     CLOSED_PIPE: "the reader of stdout went away (`| head`)",
+    TERMINATED: "SIGTERM",
 }
 """What each code says."""
 

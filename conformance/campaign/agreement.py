@@ -20,6 +20,7 @@ from inputmeta.conformance.cases.request import Request, step_request
 from inputmeta.conformance.check.compare import Wanted, form_problem
 from inputmeta.conformance.check.runner import build
 from inputmeta.conformance.check.verdicts import Finding, Verdict, field_name
+from inputmeta.conformance.interrupts import look
 from inputmeta.conformance.subjects.base import Result, Subject
 
 ORACLE = "oracle"
@@ -100,7 +101,8 @@ class Agreement:
         return any(tally.examples for tally in self.fields.values())
 
     def run(self, case: Case) -> None:
-        """Have everyone answer every step of a case."""
+        """Have everyone answer every step of a case. Raises Interrupted."""
+        look()
         self.cases += 1
         for index in range(len(case.steps)):
             request = step_request(case, index, in_place=False)  # a table width is a property of a caller's buffers

@@ -8,6 +8,7 @@ path and configuration allow it.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -18,10 +19,13 @@ import msgspec
 from inputmeta.conformance.campaign.failures import Failure
 from inputmeta.conformance.campaign.reduce import shortest, suffixes
 from inputmeta.conformance.campaign.session import Mark, Session
+from inputmeta.conformance.cases.files import CaseError
 from inputmeta.conformance.cases.model import Case
 from inputmeta.conformance.cases.model import Sequence as CaseSequence
 from inputmeta.conformance.check.report import sequences_at_fault
 from inputmeta.conformance.check.verdicts import Finding, Verdict
+from inputmeta.conformance.interrupts import Interrupted
+from inputmeta.conformance.subjects.base import SubjectError
 
 TIMES = 5
 SEARCH_SECONDS = 60.0
@@ -32,6 +36,7 @@ REPEATS = (2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32)
 
 DETERMINISTIC = "deterministic"
 AFTER_EARLIER = "only after earlier cases"
+NOT_REPLAYED = "not replayed"
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,7 @@ class Examined:
     case: Case
     """To be saved; of several steps if earlier ones are needed."""
     label: str
-    """``deterministic``, ``k of n``, or ``only after earlier cases``."""
+    """``deterministic``, ``k of n``, ``only after earlier cases``, or that it was not replayed."""
     note: str
     """What was done to find out, one line."""
     before: tuple[Case, ...] = ()
@@ -52,71 +57,87 @@ class Examined:
 
 @dataclass(frozen=True)
 class Replays:
-    """How often a signature came back."""
+    """How often a signature came back. ``times``, ``warm_times``: of how many; fewer than asked for if time was up."""
 
     fresh: int
     warm: int
     times: int
+    warm_times: int
 
     def __str__(self) -> str:
         """``5 of 5 in fresh workers, 5 of 5 in a warm one``."""
-        return f"{self.fresh} of {self.times} in fresh workers, {self.warm} of {self.times} in a warm one"
+        return f"{self.fresh} of {self.times} in fresh workers, {self.warm} of {self.warm_times} in a warm one"
 
 
 class Examiner:
     """Examines the failures of one session."""
 
-    def __init__(self, session: Session, *, times: int = TIMES, seconds: float = SEARCH_SECONDS) -> None:
-        """``times``: replays of each kind. ``seconds``: bound of each search for earlier cases."""
+    def __init__(
+        self, session: Session, *, times: int = TIMES, seconds: float = SEARCH_SECONDS, total: float | None = None
+    ) -> None:
+        """``times``: replays of each kind. ``seconds``: bound of a search for earlier cases; ``total``: of it all."""
         self.session = session
         self.times = times
         self.seconds = seconds
         self._end = 0.0
+        self._last = math.inf if total is None else time.monotonic() + total
 
     def examine(self, failure: Failure) -> Examined:
         """Label a failure; SubjectError if the subject cannot be started any more."""
+        if time.monotonic() >= self._last:
+            return Examined(failure.finding, failure.case, NOT_REPLAYED, "time was up")
         if self.session.isolated is None:
             return self._in_process(failure)
         signature = failure.finding.signature
         replays, found = self.replays(failure.case, signature)
-        if found is not None and replays.fresh == self.times:
+        if found is not None and replays.fresh == replays.times:
             return Examined(found, failure.case, DETERMINISTIC, str(replays))
-        if replays.fresh == 0:
+        if replays.fresh == 0 and time.monotonic() < self._last:
             again = self._first_again(failure) or self._after_earlier(failure, replays)
             if again is not None:
                 return again
-        return flaky(found or failure.finding, failure.case, replays.fresh, self.times, str(replays))
+        return flaky(found or failure.finding, failure.case, replays.fresh, replays.times, str(replays))
 
     def replays(self, case: Case, signature: str) -> tuple[Replays, Finding | None]:
         """Run a case several times in fresh workers and in one; counts, and the first finding of the signature.
 
         The first run of a hang has the full time-out, the others the short one: they only repeat what it found.
         """
-        fresh, found = 0, None
+        fresh, fresh_times, found = 0, 0, None
         for index in range(self.times):
+            if index and time.monotonic() >= self._last:
+                break
+            fresh_times += 1
             again = self._fails([], case, signature, hurry=index > 0)
             fresh += again is not None
             found = found or again
             if again is None and index == 0 and signature.startswith(Verdict.HANG):
+                fresh_times = self.times
                 break  # slow, not hanging
-        warm = 0
+        warm = warm_times = 0
         self._renew()
         with self._haste(signature):
             for _ in range(self.times):
+                if time.monotonic() >= self._last:
+                    break
+                warm_times += 1
                 outcome = self.session.run(case)
                 warm += any(seen.signature == signature for seen in outcome.findings)
-        return Replays(fresh, warm, self.times), found
+        return Replays(fresh, warm, fresh_times, warm_times), found
 
     def _in_process(self, failure: Failure) -> Examined:
         """Without workers there is one process, and it is warm."""
         signature = failure.finding.signature
-        count = 0
-        for _ in range(self.times):
+        count = times = 0
+        for index in range(self.times):
+            if index and time.monotonic() >= self._last:
+                break
+            times += 1
             count += any(seen.signature == signature for seen in self.session.run(failure.case).findings)
-        note = f"{count} of {self.times} in this process"
-        if count == self.times:
+        note = f"{count} of {times} in this process"
+        if count == times:
             return Examined(failure.finding, failure.case, DETERMINISTIC, note)
-        return flaky(failure.finding, failure.case, count, self.times, note)
+        return flaky(failure.finding, failure.case, count, times, note)
 
     def _first_again(self, failure: Failure) -> Examined | None:
         """The case as it failed first, if that comes back each time: the smaller one was no true reduction."""
@@ -133,7 +154,7 @@ class Examiner:
     def _after_earlier(self, failure: Failure, replays: Replays) -> Examined | None:
         """The shortest sequence of earlier cases that provokes a failure; None if none was found in time."""
         signature = failure.finding.signature
-        self._end = time.monotonic() + self.seconds
+        self._end = min(self._last, time.monotonic() + self.seconds)
         for times in REPEATS if replays.warm else REPEATS[-1:]:
             repeated = with_steps([failure.case] * (times - 1), failure.case)
             if repeated is not None and self._in_time([], repeated, signature):
@@ -154,7 +175,7 @@ class Examiner:
 
     def _fewer(self, case: Case, found: Finding, signature: str) -> tuple[Case, Finding]:
         """The case with fewer steps and sequences, and the finding there; as it was if that is not as steady."""
-        self._end = time.monotonic() + self.seconds
+        self._end = min(self._last, time.monotonic() + self.seconds)
 
         def provokes(places: Sequence[tuple[int, int]]) -> bool:
             return self._in_time([], with_only(case, places), signature)
@@ -248,7 +269,10 @@ def cut_down(session: Session, failure: Failure, seconds: float = CUT_SECONDS) -
         if time.monotonic() >= end:
             return False
         fewer = with_only(case, places)
-        findings = session.run(fewer).findings
+        try:
+            findings = session.run(fewer).findings
+        except (Interrupted, SubjectError, CaseError):  # the best so far is told
+            return False
         found = next((seen for seen in findings if seen.signature == signature), None)
         if found is not None:
             title = f"{case.title}; cut down to {len(places)} of {len(every)} sequences"

@@ -16,6 +16,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from hypothesis import event
+from hypothesis.errors import HypothesisException
 
 from inputmeta.conformance.campaign.failures import Failures
 from inputmeta.conformance.campaign.generated import run_round
@@ -23,12 +24,17 @@ from inputmeta.conformance.campaign.known import KnownFailure, KnownFailures
 from inputmeta.conformance.campaign.session import Session
 from inputmeta.conformance.cases.model import Case
 from inputmeta.conformance.check.runner import Outcome
-from inputmeta.conformance.check.verdicts import Finding, Verdict, exception_class
+from inputmeta.conformance.check.verdicts import Finding, NonConformanceError, Verdict, exception_class
 from inputmeta.conformance.generate import Coverage, Profile, features
+from inputmeta.conformance.interrupts import Interrupted
 from inputmeta.conformance.subjects.base import Subject, SubjectError
 
 MAX_ROUNDS = 10**9
 SHRINK_SECONDS = 45.0
+SHRINK_SHARE = 0.6
+"""Of the time that is left when something fails."""
+LATE_SHARE, LATE_SECONDS = 0.2, 9.0
+"""What a failure in the last moments may add to the time of a campaign: this share of it, at most these seconds."""
 
 
 @dataclass
@@ -53,6 +59,13 @@ class Campaign:
     """Entries of the known failures by the signature of what they covered."""
     lost: SubjectError | None = None
     """Why the subject could not be started any more."""
+    broke: BaseException | None = None
+    """A failure of the suite's own after something had failed: to be raised when that is told."""
+    interrupted: Interrupted | None = None
+    deadline: float | None = None
+    """When what failed is to be told, by the monotonic clock; None: whenever that is."""
+    cut_short: bool = False
+    """Whether time was up before all that failed was shrunk."""
 
     @property
     def subject(self) -> Subject:
@@ -89,6 +102,13 @@ class Campaign:
                 self.failures.note(finding, case, self.session.mark(), seconds, beside)
         return new
 
+    def reduce_from(self, now: float, end: float | None, seconds: float | None) -> float:
+        """Something failed: when shrinking has to end. Of the time that is left the rest is for labelling."""
+        if end is None or seconds is None:
+            return now + self.shrink_seconds
+        self.deadline = max(end, now + min(LATE_SHARE * seconds, LATE_SECONDS))
+        return now + min(self.shrink_seconds, SHRINK_SHARE * (self.deadline - now))
+
 
 class _Stop(BaseException):
     """Ends a Hypothesis run from inside: not an Exception, so that it is no failing example."""
@@ -108,9 +128,13 @@ def fuzz(
 ) -> Campaign:
     """Run a campaign for ``seconds`` (None: until ``rounds`` rounds of ``ROUND_EXAMPLES`` cases are done).
 
-    After the first failure the round goes on for at most ``shrink_seconds``, looking for others and shrinking.
+    After the first failure the round goes on, looking for others and shrinking: for at most ``shrink_seconds``, and for
+    :data:`SHRINK_SHARE` of what is left of ``seconds``, or of what a late failure adds to them.
     With ``rounds`` alone the same seed gives the same cases, whatever the machine's speed. Failures that are ``known``
     are counted, and the campaign goes on; so it does at the signatures that are ``passed_over``.
+
+    What was found is never lost: a campaign that is interrupted, or that fails itself after something has failed, is
+    returned with it.
 
     Raises:
         SubjectError: the subject cannot be started any more, and nothing had failed yet.
@@ -120,17 +144,18 @@ def fuzz(
     begin = time.monotonic()
     end = None if seconds is None else begin + seconds
     for index in range(rounds):
-        _run_round(campaign, index, begin, end, on_case)
+        _run_round(campaign, index, begin, seconds, on_case)
         campaign.seconds = time.monotonic() - begin
-        if campaign.failures or (end is not None and time.monotonic() >= end):
+        if campaign.failures or campaign.interrupted or (end is not None and time.monotonic() >= end):
             break
     return campaign
 
 
 def _run_round(
-    campaign: Campaign, index: int, begin: float, end: float | None, on_case: Callable[[Campaign], None]
+    campaign: Campaign, index: int, begin: float, seconds: float | None, on_case: Callable[[Campaign], None]
 ) -> None:
     """One Hypothesis run; failures end up in the campaign."""
+    end = None if seconds is None else begin + seconds
     shrink_end: float | None = None
     hurry = ExitStack()
 
@@ -139,11 +164,16 @@ def _run_round(
         now = time.monotonic()
         limit = end if shrink_end is None else shrink_end
         if limit is not None and now >= limit:
+            campaign.cut_short = shrink_end is not None
             raise _Stop
         try:
             outcome = campaign.session.run(case)
         except SubjectError as error:
             campaign.lost = error
+            raise _Stop from error
+        except Interrupted as error:
+            campaign.interrupted = error
+            campaign.cut_short = shrink_end is not None
             raise _Stop from error
         new = campaign.record(case, outcome, time.monotonic() - begin)
         if shrink_end is None:
@@ -153,7 +183,7 @@ def _run_round(
                 event(name)
         on_case(campaign)
         if new:
-            shrink_end = shrink_end or time.monotonic() + campaign.shrink_seconds
+            shrink_end = shrink_end or campaign.reduce_from(time.monotonic(), end, seconds)
             if any(finding.verdict is Verdict.HANG for finding in new):
                 hurry.enter_context(campaign.session.hurried())
             raise exception_class(new[0].signature)(new[0])
@@ -161,10 +191,22 @@ def _run_round(
     with hurry:
         try:
             run_round(campaign.profile, campaign.seed, index, check, shrink=True)
-        except _Stop:
-            pass
-        except Exception:  # the failures themselves, grouped by Hypothesis; anything else is ours
-            if not campaign.failures:
+        except BaseException as error:
+            campaign.broke = _fault_in(error, bool(campaign.failures))
+            if campaign.broke is not None and not campaign.failures:
                 raise
     if campaign.lost is not None and not campaign.failures:
         raise campaign.lost
+
+
+def _fault_in(error: BaseException, failed: bool) -> BaseException | None:
+    """What of an exception that ended a round is a failure of the suite itself, if anything.
+
+    Hypothesis groups what is raised when it replays what failed, a stop for want of time among it. That a failure does
+    not come back is its own word, and once something has ``failed`` ours: it is told as FLAKY.
+    """
+    if isinstance(error, BaseExceptionGroup):
+        faults = (_fault_in(each, failed) for each in error.exceptions)
+        return next((fault for fault in faults if fault is not None), None)
+    expected = (_Stop, NonConformanceError, HypothesisException) if failed else (_Stop,)
+    return None if isinstance(error, expected) else error

@@ -1,9 +1,12 @@
 """The journal of a run: every case, written before it is handed over.
 
 JSON lines: ``sent`` with a case as it would be saved, ``failed`` with the signature of a finding on the last case sent.
-A run that ends removes its journal. One that was killed, or interrupted when something had failed, leaves it behind;
-the next run in the same folder saves as case files what it holds: the smallest case of each signature, and the last
-case.
+A run that ends removes its journal, be it by a signal that can be caught: what it found is saved and told then. One
+that was killed leaves it behind; the next run in the same folder saves as case files what it holds: the smallest case
+of each signature, and the last case.
+
+A kill loses nothing: what was written is the system's. A power cut may: the journal is not synced, so that a run is not
+bound by the disk. Case files are, and their folder, before they are told.
 """
 
 from __future__ import annotations
@@ -66,12 +69,10 @@ class Journal:
         try:
             if folder is not None:
                 folder.mkdir(parents=True, exist_ok=True)
-            descriptor, name = tempfile.mkstemp(".jsonl", "journal-", folder)
+            descriptor, self.path = locked_file(folder)
         except OSError as error:
             raise CaseError(f"{folder or tempfile.gettempdir()}: {error.strerror}") from error
-        self.path = Path(name)
         self._file = os.fdopen(descriptor, "r+b", buffering=0)
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._offsets: list[tuple[int, int]] = []
         """Offset and length of the line of each case sent."""
         self._end = 0
@@ -141,6 +142,22 @@ class Journal:
             raise CaseError(f"{self.path}: {error.strerror}") from error
         self._end += len(line)
         return len(line)
+
+
+def locked_file(folder: Path | None) -> tuple[int, Path]:
+    """A new journal file, open and locked before it has a name that :func:`recover` looks for. Raises OSError."""
+    descriptor, name = tempfile.mkstemp(".tmp", ".journal-", folder)
+    unlocked = Path(name)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        path = unlocked.with_name(unlocked.name.removeprefix(".")).with_suffix(".jsonl")
+        os.link(unlocked, path)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    finally:
+        unlocked.unlink(missing_ok=True)
+    return descriptor, path
 
 
 def recover(folder: Path) -> tuple[list[Path], list[str]]:

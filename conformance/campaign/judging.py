@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import shlex
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,17 +20,22 @@ from inputmeta.conformance.campaign.failures import Failure, roots
 from inputmeta.conformance.campaign.journal import Journal, recover
 from inputmeta.conformance.campaign.known import KnownFailure, KnownFailures
 from inputmeta.conformance.campaign.session import Session
-from inputmeta.conformance.cases.files import case_id
+from inputmeta.conformance.cases.files import CaseError, case_id
 from inputmeta.conformance.cases.model import Case, Origin
 from inputmeta.conformance.cases.request import store_case
 from inputmeta.conformance.check.report import MOST_NAMES, describe, describe_briefly
 from inputmeta.conformance.check.runner import Outcome
 from inputmeta.conformance.check.verdicts import Finding, Verdict
 from inputmeta.conformance.console import notice, plain_text, remark, say
-from inputmeta.conformance.subjects import Subject
+from inputmeta.conformance.exits import OutOfMemory
+from inputmeta.conformance.interrupts import Interrupted, held, noted
+from inputmeta.conformance.subjects import Subject, SubjectError
 from inputmeta.conformance.version import VERSION
 from inputmeta.conformance.workers.target import Target
 
+NOT_SAVED = "not saved: the case stands below"
+MOST_CASE = 8000
+"""Characters of a case that is told because it could not be saved."""
 MOST_DESCRIBED = 3
 """Findings on one case that are described; of those after them only the signature is said."""
 
@@ -74,6 +80,8 @@ class Run:
     """Keys of a known-failures file that would cover what failed: ids of cases, signatures of generated ones."""
     labelled: set[str] = field(default_factory=set)
     """Signatures of which a case from a file was replayed in full."""
+    deadline: float | None = None
+    """When labelling has to end, by the monotonic clock; None: whenever it does."""
 
     @property
     def subject(self) -> Subject:
@@ -81,8 +89,10 @@ class Run:
         return self.session.subject
 
     def finish(self, write: Path | None) -> None:
-        """Write the present failures, if that is wanted; raises KnownFailuresError."""
-        if write is not None:
+        """Write the present failures, if that is wanted and the run came to its end; raises KnownFailuresError."""
+        if write is not None and noted() is not None:
+            notice(f"{write}: not written, since the run did not come to its end")
+        elif write is not None:
             self.known.write(self.failing, write)
 
     def judge(
@@ -94,44 +104,56 @@ class Run:
         examine: bool = True,
         follow: Sequence[Finding] = (),
         briefly: bool = False,
+        aside: str = "",
+        seconds: float | None = None,
     ) -> Report | Known:
         """The report on a failure, its case saved; or that it is known, as seen or as what it turns out to be.
 
+        Whatever fails on the way, examining, saving or describing, the failure is told, and so is what failed.
+
         ``file``: where the case is already. ``origin``: what found a case that is none of a file; ``found_by`` is the
         command. ``examine`` False: neither replayed nor labelled, the case is stored as it is. ``follow``: findings
-        that may follow from this one. ``briefly``: its case was described with another finding.
-
-        Raises:
-            SubjectError: the subject cannot be started any more.
-            CaseError: the case cannot be saved.
+        that may follow from this one. ``briefly``: its case was described with another finding. ``aside``: to be said
+        behind the label. ``seconds``: to examine it; None: as long as it takes.
         """
         entry = self.known.match(failure.finding, failure.case)
         if entry is not None:
             return Known(failure.finding.signature, entry)
         if not examine:
-            files = [store_case(failure.case, self.save_dir)] if file is None else [file]
-            return self._report(failure.finding, failure.case, files, "", follow, briefly=briefly)
-        examined = self._examined(failure, from_file=file is not None)
+            files = self._stored([failure.case]) if file is None else [file]
+            return self._report(failure.finding, failure.case, files, aside, follow, briefly=briefly)
+        examined = self._examined(failure, from_file=file is not None, seconds=seconds)
         if examined.finding.verdict is Verdict.FLAKY:
             entry = self.known.match(examined.finding, failure.case)
             if entry is not None:
                 return Known(examined.finding.signature, entry)
-        label = f"{examined.label}: {examined.note}"
+        label = f"{examined.label}: {examined.note}" + f"; {aside}" * bool(aside)
         same = examined.case == failure.case and not examined.before
         briefly = briefly and same
         if file is not None and same:
             return self._report(examined.finding, failure.case, [file], label, follow, briefly=briefly)
         case = titled(examined, self.subject.name, origin or Origin(found_by="check"))
-        files = [store_case(each, self.save_dir) for each in (*examined.before, case)]
+        files = self._stored([*examined.before, case])
         return self._report(examined.finding, case, files, label, follow, briefly=briefly)
 
-    def _examined(self, failure: Failure, *, from_file: bool) -> Examined:
+    def _examined(self, failure: Failure, *, from_file: bool, seconds: float | None) -> Examined:
         """The label of a failure. Of files that show one signature the first is replayed in full, the others once."""
         signature = failure.finding.signature
         times = 1 if from_file and signature in self.labelled else TIMES
         if from_file:
             self.labelled.add(signature)
-        return Examiner(self.session, times=times).examine(failure)
+        try:
+            return Examiner(self.session, times=times, total=seconds).examine(failure)
+        except (Exception, Interrupted, OutOfMemory) as error:
+            return Examined(failure.finding, failure.case, "not examined", reason_of(error))
+
+    def _stored(self, cases: Sequence[Case]) -> list[Path]:
+        """Files of the cases; of none if one of them cannot be saved, which is said."""
+        try:
+            return [store_case(case, self.save_dir) for case in cases]
+        except (Exception, Interrupted, OutOfMemory) as error:
+            notice(f"a failing case could not be saved: {reason_of(error)}")
+            return []
 
     def _report(
         self,
@@ -143,16 +165,40 @@ class Run:
         *,
         briefly: bool,
     ) -> Report:
-        if briefly:
-            text = describe_briefly(finding, case, label, follow)
-        else:
-            text = describe(finding, case, replay_command(files, self.target), label, follow)
+        again = replay_command(files, self.target) if files else NOT_SAVED
+        try:
+            if briefly:
+                text = describe_briefly(finding, case, label, follow)
+            else:
+                text = describe(finding, case, again, label, follow)
+        except (Exception, Interrupted, OutOfMemory) as error:
+            notice(f"a failure could not be described: {reason_of(error)}")
+            text = f"{finding.signature}: {finding.detail}\n  replay   {again}"
+        if not files:
+            text += f"\n  case     {as_line(case)}"
         return Report(finding, tuple(files), text)
+
+
+def reason_of(error: BaseException) -> str:
+    """Why something could not be done, in one line; the type too, unless its text is made to be read."""
+    text = " ".join(str(error).split())[:300]
+    return text if isinstance(error, (CaseError, SubjectError, Interrupted)) else f"{type(error).__name__}: {text}"
+
+
+def as_line(case: Case) -> str:
+    """The case as JSON on one line, for whoever has no file of it; its size alone if that is more than a screen."""
+    try:
+        text = msgspec.json.encode(msgspec.structs.replace(case, expected=())).decode()
+    except (MemoryError, msgspec.MsgspecError) as error:
+        return reason_of(error)
+    return text if len(text) <= MOST_CASE else f"{len(text)} characters of JSON, more than {MOST_CASE}"
 
 
 @contextmanager
 def opened(target: Target, save_dir: Path, known: KnownFailures) -> Iterator[Run]:
     """A run with a journal in ``save_dir``, after what killed runs have left there is saved.
+
+    From then on signals are held: whoever runs cases has them raised by the next one.
 
     Raises:
         SubjectError: the subject cannot be loaded.
@@ -164,7 +210,7 @@ def opened(target: Target, save_dir: Path, known: KnownFailures) -> Iterator[Run
             notice(f"a run was interrupted; one of its cases is saved as {path}")
         for problem in problems:
             notice(problem)
-        with Journal(save_dir) as journal:
+        with Journal(save_dir) as journal, held():
             yield Run(Session(subject, journal), target, save_dir, known)
 
 
@@ -220,10 +266,16 @@ def run_cases(
     examine: bool = True,
     on_case: OnCase = lambda _file, _case, _outcome: None,
 ) -> CaseCounts:
-    """Run cases and report every finding as it comes. ``paths``: cases of other paths are left out."""
+    """Run cases and report every finding as it comes, until the run is to end.
+
+    ``paths``: cases of other paths are left out.
+    """
     counts = CaseCounts()
     for file, case in cases:
-        outcome = Outcome() if paths is not None and case.path not in paths else run.session.run(case)
+        try:
+            outcome = Outcome() if paths is not None and case.path not in paths else run.session.run(case)
+        except Interrupted:
+            break
         run.known.saw(case, ran=outcome.ran)
         counts.cells += outcome.cells
         if outcome.findings:
@@ -256,6 +308,7 @@ def tell(
     file: Path | None = None,
     examine: bool = True,
     heading: str = "",
+    aside: str = "",
 ) -> list[str]:
     """Report failures: those that are known in a line, those that may follow from another with it.
 
@@ -266,10 +319,11 @@ def tell(
     new: list[str] = []
     described: Counter[str] = Counter()
     unsaid: list[str] = []
-    for failure, follow in [
+    told_apart: list[tuple[Failure, Sequence[Failure]]] = [
         *((failure, ()) for failure in known),
         *((root.failure, root.follow) for root in roots([failure for failure in failures if failure not in known])),
-    ]:
+    ]
+    for index, (failure, follow) in enumerate(told_apart):
         same = described[case_id(failure.case)]
         told = run.judge(
             failure,
@@ -278,11 +332,13 @@ def tell(
             examine=examine,
             follow=[other.finding for other in follow],
             briefly=same > 0,
+            aside=aside,
+            seconds=None if run.deadline is None else (run.deadline - time.monotonic()) / (len(told_apart) - index),
         )
         if isinstance(told, Known):
             run.failing |= {told.signature} if file is None else set()
             remark(f"{told} ({plain_text(str(file))})" if file is not None else str(told))
-            new += tell(run, follow, origin=origin, file=file, examine=examine)
+            new += tell(run, follow, origin=origin, file=file, examine=examine, aside=aside)
             continue
         if heading and not new:
             say(heading)

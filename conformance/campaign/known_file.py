@@ -19,10 +19,7 @@ short ones (:attr:`Signature.short`) and mean what they did: every path.
 
 from __future__ import annotations
 
-import os
 import re
-import secrets
-import shutil
 import tomllib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -32,7 +29,7 @@ from typing import Annotated
 import msgspec
 import tomli_w
 
-from inputmeta.conformance.cases.files import CaseError, read_file
+from inputmeta.conformance.cases.files import CaseError, read_file, replace_file
 from inputmeta.conformance.check.verdicts import NO_FAILURES, Signature, Verdict
 from inputmeta.conformance.console import plain_text
 
@@ -200,23 +197,3 @@ def write(entries: Iterable[KnownFailure], path: Path) -> None:
         replace_file(path.resolve(), text)
     except OSError as error:
         raise KnownFailuresError(f"{path}: {error.strerror}") from error
-
-
-def replace_file(path: Path, text: str) -> None:
-    """A reader sees the old file or the new one, also after a power cut. Raises OSError."""
-    temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
-    try:
-        with temporary.open("x", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        if path.exists():
-            shutil.copymode(path, temporary)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 import msgspec
@@ -13,6 +13,7 @@ from inputmeta.conformance.cases.files import CaseError, case_id, save_case
 from inputmeta.conformance.cases.model import Case
 from inputmeta.conformance.check.runner import Outcome, run_case
 from inputmeta.conformance.exits import OutOfMemory
+from inputmeta.conformance.interrupts import at_once
 from inputmeta.conformance.subjects.base import Subject
 from inputmeta.conformance.workers.subject import IsolatedSubject
 
@@ -46,8 +47,16 @@ class Session:
         self._begin = 0
 
     def run(self, case: Case) -> Outcome:
-        """Journal a case and run it."""
-        self._settle()
+        """Journal a case and run it.
+
+        Raises:
+            Interrupted: the run is to end; nothing that an earlier call returned is lost.
+            SubjectError: the subject cannot be started any more.
+            CaseError: the journal cannot be written.
+            OutOfMemory: the suite has no memory left.
+        """
+        with at_once():
+            self._settle()
         if self.journal is not None:
             self.journal.sent(self._generation, case)
         try:
@@ -55,8 +64,9 @@ class Session:
         except (MemoryError, OutOfMemory) as error:
             raise OutOfMemory(self._saved(case, str(error))) from error
         if self.journal is not None:
-            for found in outcome.findings:
-                self.journal.failed(found.signature)
+            with suppress(CaseError):  # its device is full: the next case says so, and these findings are told
+                for found in outcome.findings:
+                    self.journal.failed(found.signature)
         self.failed |= bool(outcome.findings)
         return outcome
 

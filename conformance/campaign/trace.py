@@ -14,6 +14,7 @@ from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.check.compare import compare_fields
 from inputmeta.conformance.check.runner import build, wanted_fields
 from inputmeta.conformance.check.verdicts import Finding, Verdict
+from inputmeta.conformance.interrupts import Interrupted, look
 from inputmeta.conformance.subjects.base import Subject
 from inputmeta.conformance.trace.counts import Counts
 from inputmeta.conformance.trace.options import TraceOptions, step_config
@@ -77,8 +78,8 @@ def replay_trace(
     """Schedule the requests and check every step's batch; ``config`` as for :class:`Scheduler`, its rank by turns.
 
     Ends at the first step with a finding unless ``keep_going``. The step with index ``save_case`` and the first one
-    of each signature are kept as cases. Memory does not grow with the trace. After an interruption (Ctrl-C) the result
-    so far is the one that ``on_step`` saw last.
+    of each signature are kept as cases. Memory does not grow with the trace. When the run is to end the result is what
+    was seen so far.
 
     Raises:
         TraceError: from ``requests``.
@@ -91,7 +92,11 @@ def replay_trace(
         config = step_config(scheduler.config, step.index)
         if step.index == save_case:
             result.saved = step_case(step, config, options.seed)
-        findings = _check(step, config, options, subject, result)
+        try:
+            look()
+            findings = _check(step, config, options, subject, result)
+        except Interrupted:
+            break
         result.differing_steps += bool(findings)
         new = [found for found in findings if found.signature not in result.failures]
         if new:

@@ -13,6 +13,7 @@ import json
 import os
 import re
 import secrets
+import shutil
 import stat
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -291,6 +292,27 @@ def _layout(value: object, indent: str) -> str:
     return inline
 
 
+def replace_file(path: Path, text: str) -> None:
+    """A reader sees the old file or the new one, also after a power cut. Raises OSError."""
+    # A new file of a name nobody can guess: one that is there already may be a link to somewhere else.
+    temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
+    try:
+        with temporary.open("x", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        if path.exists():
+            shutil.copymode(path, temporary)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
 def save_case(case: Case, path: Path) -> None:
     """Write one case in canonical form, replacing the file in one step. Its title and origin become plain text.
 
@@ -303,14 +325,7 @@ def save_case(case: Case, path: Path) -> None:
     case = msgspec.structs.replace(case, title=plain_text(case.title), origin=origin)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # A new file of a name nobody can guess: one that is there already may be a link to somewhere else.
-        temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
-        try:
-            with temporary.open("x", encoding="utf-8") as file:
-                file.write(format_case(case))
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        replace_file(path, format_case(case))
     except OSError as error:
         raise CaseError(f"{path}: {error.strerror}") from error
 

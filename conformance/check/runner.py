@@ -23,6 +23,7 @@ from inputmeta.conformance.check.compare import Wanted, compare_field, compare_f
 from inputmeta.conformance.check.refusals import check_refusal, failure_finding
 from inputmeta.conformance.check.tails import NO_TAILS, Tails, tails_of
 from inputmeta.conformance.check.verdicts import Finding, Verdict, distinct, field_name
+from inputmeta.conformance.interrupts import at_once
 from inputmeta.conformance.subjects.base import Rejection, Result, Subject, SubjectError
 
 
@@ -232,7 +233,8 @@ def build(subject: Subject, request: Request, step: int) -> Result | Finding:
     """Call the subject on a valid batch; a refusal, no answer, or a change of the request becomes a finding."""
     sent = snapshot(request)
     try:
-        result = subject.build(request)
+        with at_once():
+            result = subject.build(request)
     except Rejection as rejection:
         where = "the configuration" if rejection.sequence is None else f"sequence {rejection.sequence}"
         detail = f"refused a valid batch: {rejection.condition} at {where}, field {rejection.field}: {rejection}"

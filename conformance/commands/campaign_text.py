@@ -83,9 +83,16 @@ def conclude(campaign: Campaign, run: Run) -> int:
         remark(str(Known(signature, entry)))
     run.failing |= campaign.known_seen.keys()
     origin = Origin(found_by="fuzz", seed=campaign.seed, minimised_by="hypothesis")
-    new = tell(run, campaign.failures.by_size(), origin=origin)
+    run.deadline = campaign.deadline
+    aside = ""
+    if campaign.cut_short:
+        aside = f"not fully shrunk: {campaign.interrupted or 'time was up'}"
+    new = tell(run, campaign.failures.by_size(), origin=origin, aside=aside)
+    run.deadline = None
     if campaign.lost is not None:
         say(f"the subject could not be started again: {campaign.lost}")
+    if campaign.broke is not None:
+        raise campaign.broke
     if new:
         return exits.DIFFERS
     return exits.CONFORMS if campaign.ran else exits.NOTHING_RAN

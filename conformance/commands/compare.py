@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from itertools import combinations
 from pathlib import Path
 from typing import Annotated
@@ -15,6 +15,7 @@ from inputmeta import oracle
 from inputmeta.conformance import exits
 from inputmeta.conformance.campaign.agreement import ANSWER, ORACLE, Agreement, Example, Groups, Tally
 from inputmeta.conformance.campaign.generated import claimed_paths, for_each_case, profile_for
+from inputmeta.conformance.cases.files import CaseError
 from inputmeta.conformance.cases.model import Case, Origin
 from inputmeta.conformance.cases.request import load_wanted, store_case
 from inputmeta.conformance.check.report import locate
@@ -22,6 +23,7 @@ from inputmeta.conformance.check.verdicts import Cell
 from inputmeta.conformance.commands import options
 from inputmeta.conformance.console import conclusion, fail, plain_text, progress, quieted, remark, say
 from inputmeta.conformance.generate import Profile
+from inputmeta.conformance.interrupts import Interrupted, held
 from inputmeta.conformance.subjects import Subject
 from inputmeta.conformance.version import VERSION
 from inputmeta.conformance.workers.target import MEMORY_LIMIT, TIMEOUT, Target
@@ -65,6 +67,7 @@ def compare(
         raise fail("nothing to compare: give --subject or --subject-command, once for each")
     with quieted(quiet), options.one_line_errors(), ExitStack() as stack:
         agreement = Agreement(labelled([stack.enter_context(target.open()) for target in targets]))
+        stack.enter_context(held())
         run(agreement, cases or [], seed, count)
         conclude(
             agreement,
@@ -72,9 +75,9 @@ def compare(
             save_dir,
             "compare" if cases else f"compare, seed {seed}",
         )
-    if not agreement.compared:
-        raise typer.Exit(exits.NOTHING_RAN)
-    raise typer.Exit(exits.DIFFERS if agreement.differs else exits.CONFORMS)
+        if not agreement.compared:
+            raise typer.Exit(exits.NOTHING_RAN)
+        raise typer.Exit(exits.DIFFERS if agreement.differs else exits.CONFORMS)
 
 
 def labelled(subjects: Sequence[Subject]) -> dict[str, Subject]:
@@ -92,8 +95,9 @@ def run(agreement: Agreement, files: Sequence[Path], seed: int, count: int) -> N
     """Run the files, all read before the first is run; or generated cases within what any of the subjects claims."""
     loaded = [load_wanted(file) for file in files]
     if loaded:
-        for case in loaded:
-            agreement.run(case)
+        with suppress(Interrupted):
+            for case in loaded:
+                agreement.run(case)
         return
     profiles = [
         profile_for(subject, paths) for subject in agreement.subjects.values() if (paths := claimed_paths(subject))
@@ -113,7 +117,8 @@ def run(agreement: Agreement, files: Sequence[Path], seed: int, count: int) -> N
             agreement.run(case)
             bar.update(task, completed=agreement.cases, description=f"comparing {agreement.cases} cases")
 
-        for_each_case(profile, seed, count, use)
+        with suppress(Interrupted):
+            for_each_case(profile, seed, count, use)
 
 
 def conclude(agreement: Agreement, targets: str, save_dir: Path, found_by: str) -> None:
@@ -164,7 +169,11 @@ def field_lines(name: str, tally: Tally, targets: str, save_dir: Path, found_by:
             yield from example_lines(groups, example)
             title = plain_text(f"{example.key}: {grouping(groups)}")[:MAX_TITLE]
             origin = Origin(found_by=found_by, version=VERSION)
-            path = store_case(msgspec.structs.replace(example.case, title=title, origin=origin), save_dir)
+            try:
+                path = store_case(msgspec.structs.replace(example.case, title=title, origin=origin), save_dir)
+            except CaseError as error:
+                yield f"    not saved: {error}"
+                continue
             yield f"    again  inputmeta compare {path} {targets}"
 
 

@@ -19,7 +19,8 @@ from inputmeta.conformance.cases.files import CaseError, check_folder, check_out
 from inputmeta.conformance.cases.request import WantsError
 from inputmeta.conformance.check.verdicts import Verdict
 from inputmeta.conformance.commands.main import HELP_NAMES, HelpContext
-from inputmeta.conformance.console import coloured, fail, quieted
+from inputmeta.conformance.console import coloured, fail, notice, quieted
+from inputmeta.conformance.interrupts import Interrupted, noted, watched
 from inputmeta.conformance.subjects import SubjectError
 from inputmeta.conformance.workers import target
 from inputmeta.conformance.workers.target import Target
@@ -185,13 +186,27 @@ def with_target(
 
 @contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Whatever a command cannot go on with, as one line on stderr and an exit code. Verdicts have their colours."""
-    try:
-        with coloured(VERDICT_STYLES):
-            yield
-    except SubjectError as error:
-        raise fail(str(error), exits.NO_SUBJECT) from error
-    except WantsError as error:
-        raise fail(str(error), exits.REFUSED) from error
-    except (CaseError, KnownFailuresError) as error:
-        raise fail(str(error), exits.code_for(error)) from error
+    """Whatever a command cannot go on with, as one line on stderr and an exit code. Verdicts have their colours.
+
+    A signal, or a stdout that takes no more, decides the exit code, whatever else is known by then.
+    """
+    with watched():
+        try:
+            with coloured(VERDICT_STYLES):
+                yield
+        except (Interrupted, typer.Exit, SubjectError, CaseError, KnownFailuresError) as error:
+            ended = noted()
+            if ended is not None:
+                if ended.code != exits.CLOSED_PIPE:
+                    notice(str(ended))
+                raise typer.Exit(ended.code) from error
+            if isinstance(error, typer.Exit):
+                raise
+            raise fail(str(error), exit_code(error)) from error
+
+
+def exit_code(error: BaseException) -> int:
+    """The exit code of a command that ends with this."""
+    if isinstance(error, SubjectError):
+        return exits.NO_SUBJECT
+    return exits.REFUSED if isinstance(error, WantsError) else exits.code_for(error)

@@ -15,6 +15,7 @@ from inputmeta.conformance.cases.request import broken_by, load_wanted
 from inputmeta.conformance.check.runner import Outcome
 from inputmeta.conformance.commands import options
 from inputmeta.conformance.console import conclusion, notice, plain_text, remark, say
+from inputmeta.conformance.interrupts import held
 from inputmeta.conformance.workers.target import Target
 
 app = options.command_app()
@@ -43,7 +44,7 @@ def replay(
     known = options.known_in(known_failures)
     if valid and tell_broken(loaded):
         raise typer.Exit(exits.REFUSED)
-    with target.open() as tested:
+    with target.open() as tested, held():
         run = Run(Session(tested), target, options.SAVE_DIR, known)
         code = run_files(run, loaded)
     run.finish(write_known_failures)

@@ -19,6 +19,7 @@ from inputmeta.conformance.cases.request import store_case
 from inputmeta.conformance.commands import options
 from inputmeta.conformance.commands.trace_progress import TraceProgress, summary_lines
 from inputmeta.conformance.console import conclusion, fail, is_quiet, remark, say
+from inputmeta.conformance.interrupts import held
 from inputmeta.conformance.trace import TraceError, TraceOptions, count_requests, read_trace
 from inputmeta.conformance.workers.target import Target
 
@@ -83,7 +84,7 @@ def trace(
             yoco_prefill_keep_tokens=keep,
         )
         lines = count_requests(file)
-        with target.open() as tested:
+        with target.open() as tested, held():
             remark(f"trace {file.name}: subject {tested.name}, seed {seed}, rows {rows}, drafts {drafts}")
             total = lines if limit is None else min(lines, limit)
             with TraceProgress(total, quiet=is_quiet()) as progress:
