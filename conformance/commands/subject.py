@@ -58,7 +58,8 @@ def check_subject(
 
     Example: `inputmeta subject check --subject-command './my_builder --fast'`
     """
-    from inputmeta.conformance.workers.contract import run_checks, sending  # noqa: PLC0415 - brings the oracle's batches along
+    from inputmeta.conformance.workers.contract import run_checks  # noqa: PLC0415 - brings the oracle's batches along
+    from inputmeta.conformance.workers.contract_batches import sending  # noqa: PLC0415
 
     def start() -> Worker:
         worker = target.start()

@@ -13,17 +13,14 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import cast
 
-import msgspec
 import numpy as np
 
 from inputmeta import oracle
-from inputmeta.conformance.cases.model import Path
 from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.check.buffers import PATTERNS, Arena
 from inputmeta.conformance.check.compare import Wanted, compare_field, form_problem
 from inputmeta.conformance.check.tails import tails_of
 from inputmeta.conformance.protocol import messages as wire
-from inputmeta.conformance.protocol.codec import Message, encode_line
 from inputmeta.conformance.protocol.convert import build_message, capabilities_of
 from inputmeta.conformance.subjects.base import (
     Capabilities,
@@ -32,10 +29,9 @@ from inputmeta.conformance.subjects.base import (
     SubjectFailure,
     without_refusals,
 )
-from inputmeta.conformance.subjects.callables import probe
+from inputmeta.conformance.workers.contract_batches import batches, broken_batches, described, invalid_messages
 from inputmeta.conformance.workers.process import Worker
 from inputmeta.conformance.workers.subject import result_of
-from inputmeta.conformance.workers.wire import Wire
 
 INPUT_NAMES = frozenset(oracle.MetadataConfig.__dataclass_fields__) | frozenset(
     oracle.SequenceMetadata.__dataclass_fields__
@@ -114,40 +110,6 @@ class Session:
         return {k: Wanted.of(f) for k, f in expected.items() if k.partition(".")[0] in self.claims.fields}
 
 
-def sending(form: Wire) -> Wire:
-    """The wire, made to send bytes as they are."""
-
-    def encode(message: Message) -> bytes:
-        return message if isinstance(message, bytes) else form.encode(message)
-
-    return dataclasses.replace(form, encode=encode)
-
-
-def batches(claims: Capabilities) -> Iterator[Request]:
-    """Valid batches of every claimed path, with ranks and truncation as claimed, that the claims do not exclude."""
-    for path in oracle.PATHS:
-        plain = probe(path)
-        variants = [
-            plain,
-            dataclasses.replace(plain, sequences=plain.sequences[:1], gather=None),
-            dataclasses.replace(plain, sequences=[dataclasses.replace(plain.sequences[0], is_placeholder=True)],
-                                gather=None),
-        ]  # fmt: skip
-        if path == "prompt":
-            if claims.max_cp_size > 1:
-                variants.append(with_config(plain, cp_size=2, cp_rank=1))
-            modes = sorted(claims.yoco_modes & {"mask", "compact"})
-            variants += [with_config(plain, yoco_mode=mode, yoco_prefill_keep_tokens=1) for mode in modes]
-        for request in variants:
-            if claims.lacks(path, request.config, request.sequences) is None:
-                yield request
-
-
-def with_config(request: Request, **changes: object) -> Request:
-    """The request under another configuration."""
-    return dataclasses.replace(request, config=dataclasses.replace(request.config, **changes))  # type: ignore[arg-type]
-
-
 def check_hello(session: Session) -> Iterator[str]:
     """The name is not empty, and what is claimed are paths, fields, devices and modes that there are."""
     if not session.hello.name.strip():
@@ -221,28 +183,6 @@ def check_rejects(session: Session) -> Iterator[str]:
         yield from differences(session, request, before, session.ask(request), "is another after a refusal")
 
 
-def broken_batches(request: Request, claims: Capabilities) -> Iterator[tuple[str, Request]]:
-    """The request with one precondition broken, and which; those that the claims say it refuses."""
-    for what, broken in every_broken_batch(request):
-        if claims.must_refuse({error.condition for error in broken.violations()}):
-            yield what, broken
-
-
-def every_broken_batch(request: Request) -> Iterator[tuple[str, Request]]:
-    """The request with one precondition broken, and which."""
-    last = len(request.sequences) - 1
-    for what, changes in (
-        ("P-STATE", {"state_id": -1}),
-        ("P-TABLE", {"block_table": (0,)}),
-        ("P-LEN", {"seqlen_k": 10**6}),
-        ("P-INT32", {"state_id": 2**31}),
-    ):
-        sequence = dataclasses.replace(request.sequences[last], **changes)
-        yield what, dataclasses.replace(request, sequences=[*request.sequences[:last], sequence])
-    yield "P-RATIO", with_config(request, window_size=0)
-    yield "P-LEN without a sequence", dataclasses.replace(request, sequences=[], gather=None)
-
-
 def refusal_problems(session: Session, request: Request) -> Iterator[str]:
     """What is wrong with the refusal of a broken batch."""
     broken = {error.condition for error in request.violations()}
@@ -269,7 +209,7 @@ def check_invalid_messages(session: Session) -> Iterator[str]:
         raise Skipped("left out, --robust asks for it")
     request = session.valid()[0]
     before = copied(session.ask(request))
-    for what, data in invalid_messages(session, request):
+    for what, data in invalid_messages(session.worker.wire, request):
         try:
             answer = session.ask_raw(data)
         except SubjectFailure as failure:
@@ -278,32 +218,6 @@ def check_invalid_messages(session: Session) -> Iterator[str]:
         if not isinstance(answer, wire.ErrorAnswer) or (answer.id, answer.kind) != (-1, "message"):
             yield f"{what}: answered by {type(answer).__name__}, not by an error with id -1 and kind 'message'"
         yield from differences(session, request, before, session.ask(request), f"is another after {what}")
-
-
-def invalid_messages(session: Session, request: Request) -> Iterator[tuple[str, bytes]]:
-    """Whole frames or lines that hold no valid message, and what is wrong with them."""
-    lines = session.worker.wire.encode(wire.Bye()) == encode_line(wire.Bye())
-    plain = msgspec.to_builtins(build_message(request, 10**6), builtin_types=() if lines else (bytes,))
-    sequence = plain["sequences"][0]
-    shorter = sequence | {"token_ids": sequence["token_ids"] | {"shape": [10**9]}}
-    bad = {
-        "a message of an unknown type": {"type": "launch"},
-        "a message that is no map": [1, 2, 3],
-        "a batch with an unknown key": plain | {"colour": 1},
-        "a batch without sequences": {key: value for key, value in plain.items() if key != "sequences"},
-        "an array with fewer bytes than its shape says": plain | {"sequences": [shorter]},
-        "a path that there is not": plain | {"path": "verify"},
-    }
-    for what, message in bad.items():
-        yield what, framed(msgspec.json.encode(message) if lines else msgspec.msgpack.encode(message), lines)
-    yield "bytes that are no message at all", framed(b"{]" if lines else b"\xc1\x00\xc1", lines)
-    if not lines:
-        yield "an empty frame", framed(b"", lines)
-
-
-def framed(body: bytes, lines: bool) -> bytes:
-    """A body as it is sent."""
-    return body + b"\n" if lines else len(body).to_bytes(4, "little") + body
 
 
 def check_in_place(session: Session) -> Iterator[str]:
@@ -422,19 +336,6 @@ def differences(
 def copied(result: Result) -> dict[str, np.ndarray | int | bool]:
     """An answer that later ones do not reach."""
     return {key: value.copy() if isinstance(value, np.ndarray) else value for key, value in result.items()}
-
-
-def described(request: Request) -> str:
-    """A batch in a few words."""
-    config = request.config
-    parts: list[Path | str] = [request.path, f"{len(request.sequences)} sequences"]
-    if any(sequence.is_placeholder for sequence in request.sequences):
-        parts.append("a placeholder")
-    if config.cp_size > 1:
-        parts.append(f"cp_size {config.cp_size}")
-    if config.yoco_mode != "off":
-        parts.append(f"yoco {config.yoco_mode}")
-    return ", ".join(parts)
 
 
 def said(failure: Rejection | SubjectFailure) -> str:

@@ -18,7 +18,8 @@ from inputmeta.conformance.examples import CannotBuildError, build_cpp
 from inputmeta.conformance.generate.batches import batches
 from inputmeta.conformance.generate.profile import Profile
 from inputmeta.conformance.subjects import load_subject
-from inputmeta.conformance.workers.contract import run_checks, sending
+from inputmeta.conformance.workers.contract import run_checks
+from inputmeta.conformance.workers.contract_batches import sending
 from inputmeta.conformance.workers.target import Target
 
 EXAMPLES = Path(__file__).parents[1]

@@ -19,7 +19,8 @@ from inputmeta.conformance.protocol.messages import VERSION, Hello
 from inputmeta.conformance.protocol.serve import Server
 from inputmeta.conformance.subjects import load_subject
 from inputmeta.conformance.workers import contract as check
-from inputmeta.conformance.workers.contract import CHECKS, Session, run_check, run_checks, sending
+from inputmeta.conformance.workers.contract import CHECKS, Session, run_check, run_checks
+from inputmeta.conformance.workers.contract_batches import sending
 from inputmeta.conformance.workers.process import Worker
 from inputmeta.conformance.workers.wire import FRAMES
 

@@ -1,0 +1,113 @@
+"""What an adapter is checked with: valid batches, the same broken in one way, and messages that are none."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+import msgspec
+
+from inputmeta import oracle
+from inputmeta.conformance.cases.model import Path
+from inputmeta.conformance.cases.request import Request
+from inputmeta.conformance.protocol import messages as wire
+from inputmeta.conformance.protocol.codec import Message, encode_line
+from inputmeta.conformance.protocol.convert import build_message
+from inputmeta.conformance.subjects.base import Capabilities
+from inputmeta.conformance.subjects.callables import probe
+from inputmeta.conformance.workers.wire import Wire
+
+
+def sending(form: Wire) -> Wire:
+    """The wire, made to send bytes as they are."""
+
+    def encode(message: Message) -> bytes:
+        return message if isinstance(message, bytes) else form.encode(message)
+
+    return dataclasses.replace(form, encode=encode)
+
+
+def batches(claims: Capabilities) -> Iterator[Request]:
+    """Valid batches of every claimed path, with ranks and truncation as claimed, that the claims do not exclude."""
+    for path in oracle.PATHS:
+        plain = probe(path)
+        variants = [
+            plain,
+            dataclasses.replace(plain, sequences=plain.sequences[:1], gather=None),
+            dataclasses.replace(plain, sequences=[dataclasses.replace(plain.sequences[0], is_placeholder=True)],
+                                gather=None),
+        ]  # fmt: skip
+        if path == "prompt":
+            if claims.max_cp_size > 1:
+                variants.append(with_config(plain, cp_size=2, cp_rank=1))
+            modes = sorted(claims.yoco_modes & {"mask", "compact"})
+            variants += [with_config(plain, yoco_mode=mode, yoco_prefill_keep_tokens=1) for mode in modes]
+        for request in variants:
+            if claims.lacks(path, request.config, request.sequences) is None:
+                yield request
+
+
+def with_config(request: Request, **changes: object) -> Request:
+    """The request under another configuration."""
+    return dataclasses.replace(request, config=dataclasses.replace(request.config, **changes))  # type: ignore[arg-type]
+
+
+def broken_batches(request: Request, claims: Capabilities) -> Iterator[tuple[str, Request]]:
+    """The request with one precondition broken, and which; those that the claims say it refuses."""
+    for what, broken in every_broken_batch(request):
+        if claims.must_refuse({error.condition for error in broken.violations()}):
+            yield what, broken
+
+
+def every_broken_batch(request: Request) -> Iterator[tuple[str, Request]]:
+    """The request with one precondition broken, and which."""
+    last = len(request.sequences) - 1
+    for what, changes in (
+        ("P-STATE", {"state_id": -1}),
+        ("P-TABLE", {"block_table": (0,)}),
+        ("P-LEN", {"seqlen_k": 10**6}),
+        ("P-INT32", {"state_id": 2**31}),
+    ):
+        sequence = dataclasses.replace(request.sequences[last], **changes)
+        yield what, dataclasses.replace(request, sequences=[*request.sequences[:last], sequence])
+    yield "P-RATIO", with_config(request, window_size=0)
+    yield "P-LEN without a sequence", dataclasses.replace(request, sequences=[], gather=None)
+
+
+def invalid_messages(form: Wire, request: Request) -> Iterator[tuple[str, bytes]]:
+    """Whole frames or lines that hold no valid message, and what is wrong with them."""
+    lines = form.encode(wire.Bye()) == encode_line(wire.Bye())
+    plain = msgspec.to_builtins(build_message(request, 10**6), builtin_types=() if lines else (bytes,))
+    sequence = plain["sequences"][0]
+    shorter = sequence | {"token_ids": sequence["token_ids"] | {"shape": [10**9]}}
+    bad = {
+        "a message of an unknown type": {"type": "launch"},
+        "a message that is no map": [1, 2, 3],
+        "a batch with an unknown key": plain | {"colour": 1},
+        "a batch without sequences": {key: value for key, value in plain.items() if key != "sequences"},
+        "an array with fewer bytes than its shape says": plain | {"sequences": [shorter]},
+        "a path that there is not": plain | {"path": "verify"},
+    }
+    for what, message in bad.items():
+        yield what, framed(msgspec.json.encode(message) if lines else msgspec.msgpack.encode(message), lines)
+    yield "bytes that are no message at all", framed(b"{]" if lines else b"\xc1\x00\xc1", lines)
+    if not lines:
+        yield "an empty frame", framed(b"", lines)
+
+
+def framed(body: bytes, lines: bool) -> bytes:
+    """A body as it is sent."""
+    return body + b"\n" if lines else len(body).to_bytes(4, "little") + body
+
+
+def described(request: Request) -> str:
+    """A batch in a few words."""
+    config = request.config
+    parts: list[Path | str] = [request.path, f"{len(request.sequences)} sequences"]
+    if any(sequence.is_placeholder for sequence in request.sequences):
+        parts.append("a placeholder")
+    if config.cp_size > 1:
+        parts.append(f"cp_size {config.cp_size}")
+    if config.yoco_mode != "off":
+        parts.append(f"yoco {config.yoco_mode}")
+    return ", ".join(parts)
