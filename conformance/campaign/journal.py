@@ -2,8 +2,8 @@
 
 JSON lines: ``sent`` with a case as it would be saved, ``failed`` with the signature of a finding on the last case sent.
 A run that ends removes its journal, be it by a signal that can be caught: what it found is saved and told then. One
-that was killed leaves it behind; the next run in the same folder saves as case files what it holds: the smallest case
-of each signature, and the last case.
+that was killed, or could not save something, leaves it behind; the next run in the same folder saves as case files what
+it holds: the smallest case of each signature, and the last case.
 
 A kill loses nothing: what was written is the system's. A power cut may: the journal is not synced, so that a run is not
 bound by the disk. Case files are, and their folder, before they are told.
@@ -77,6 +77,8 @@ class Journal:
         """Offset and length of the line of each case sent."""
         self._end = 0
         self._failures = 0
+        self.unsaved = False
+        """Whether something that was found could not be saved: the journal stays."""
 
     def __len__(self) -> int:
         """Number of cases sent."""
@@ -130,7 +132,7 @@ class Journal:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close(keep=error is not None and self._failures > 0)
+        self.close(keep=self.unsaved or (error is not None and self._failures > 0))
 
     def _write(self, entry: Entry) -> int:
         line = msgspec.json.encode(entry) + b"\n"

@@ -153,6 +153,8 @@ class Run:
             return [store_case(case, self.save_dir) for case in cases]
         except (Exception, Interrupted, OutOfMemory) as error:
             notice(f"a failing case could not be saved: {reason_of(error)}")
+            if self.session.journal is not None:
+                self.session.journal.unsaved = True
             return []
 
     def _report(
