@@ -241,7 +241,7 @@ def build(subject: Subject, request: Request, step: int) -> Result | Finding:
         return Finding(Verdict.REJECTED, step, None, rejection.condition, detail)
     except SubjectError:  # it cannot be started any more
         raise
-    except Exception as error:  # a subject may raise anything; whatever it is, it is the verdict
+    except (Exception, SystemExit) as error:  # a subject may raise anything; whatever it is, it is the verdict
         return failure_finding(error, step)
     if snapshot(request) != sent:
         return Finding(Verdict.OUT_OF_BOUNDS, step, None, "-", "changed its request", code="input")

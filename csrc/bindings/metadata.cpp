@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "bindings/sealed.h"
 #include "core/ratios.h"
 
 namespace py = pybind11;
@@ -199,6 +200,7 @@ void bind_metadata(py::module_& module) {
              py::arg("cp_rank") = Scalar{0}, py::arg("yoco_prefill_keep_tokens") = Scalar{0},
              py::arg("yoco_mode") = "off", py::arg("force_load_balance") = false);
   bind_config_fields(config);
+  leave_nothing_dangling<BoundConfig>();
 
   py::class_<BoundSequence, std::shared_ptr<BoundSequence>> sequence(
       module, "SequenceMetadata", "One sequence of a step (specification, section 1). Arrays are copied in.");
@@ -207,6 +209,7 @@ void bind_metadata(py::module_& module) {
                py::arg("swa_valid_start") = Scalar{0}, py::arg("token_ids") = none, py::arg("draft_tokens") = none,
                py::arg("compressed_tokens") = none, py::arg("recent_tokens") = none, py::arg("data_len") = Scalar{0});
   bind_sequence_fields(sequence);
+  leave_nothing_dangling<BoundSequence>();
   sequence.def("__repr__", &repr_of);
 }
 

@@ -1,4 +1,4 @@
-// Bound types that are made by their constructors alone, whatever Python does with the type.
+// Bound types that are made by their constructors alone, whatever Python does with the type, and whole or not at all.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -22,6 +22,23 @@ inline void seal_types(const pybind11::module_& module) {
     type->tp_flags = (type->tp_flags & ~Py_TPFLAGS_BASETYPE) | Py_TPFLAGS_IMMUTABLETYPE;
     PyType_Modified(type);
   }
+}
+
+/// To be called for a type whose objects are made from a smart pointer. pybind11 first points the new object at the
+/// value, then enters it in a list of objects. Without memory for the entry the smart pointer takes the value with it,
+/// and the object would free it once more.
+template <class Bound>
+void leave_nothing_dangling() {
+  auto* const type = pybind11::detail::get_type_info(typeid(Bound));
+  static auto* const init_instance = type->init_instance;
+  type->init_instance = [](pybind11::detail::instance* object, const void* holder) {
+    try {
+      init_instance(object, holder);
+    } catch (...) {
+      if (holder != nullptr) object->get_value_and_holder().value_ptr() = nullptr;
+      throw;
+    }
+  };
 }
 
 }  // namespace inputmeta::bindings

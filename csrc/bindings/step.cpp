@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/fill.h"
+#include "bindings/sealed.h"
 #include "bindings/tensor_view.h"
 
 namespace py = pybind11;
@@ -90,6 +91,7 @@ void bind_step(py::module_& module) {
       .def("empty_buckets", &Step::empty_buckets)
       .def("scalars", &Step::scalars)
       .def("fill", &Step::fill, py::arg("tensors"));
+  leave_nothing_dangling<Step>();
   module.def(
       "plan_prompt",
       [](const py::sequence& sequences, std::shared_ptr<BoundConfig> config) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "bindings/borrowed.h"
+#include "bindings/sealed.h"
 #include "bindings/tensor_view.h"
 #include "core/zos_decode.h"
 #include "core/zos_gather.h"
@@ -228,6 +229,7 @@ void bind_zos(py::module_& module) {
       .def("layout", &ZosStep::layout)
       .def("scalars", &ZosStep::scalars)
       .def("fill", &ZosStep::fill, py::arg("pack"));
+  leave_nothing_dangling<ZosStep>();
   module.def(
       "plan_zos",
       [](const py::sequence& sequences, std::shared_ptr<BoundConfig> config) {
