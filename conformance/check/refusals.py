@@ -11,6 +11,7 @@ from inputmeta import oracle
 from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.check.buffers import PATTERNS, Arena
 from inputmeta.conformance.check.verdicts import Finding, Verdict
+from inputmeta.conformance.interrupts import at_once
 from inputmeta.conformance.subjects.base import Rejection, Subject, SubjectError, SubjectFailure, is_device_error
 from inputmeta.conformance.subjects.frames import frames_of, message_of
 
@@ -47,7 +48,8 @@ def refusal_problem(subject: Subject, request: Request, step: int, allowed: set[
     """Finding if the subject does not refuse a batch for one of the ``allowed`` conditions (I-17)."""
     condition = min(allowed - {"P-OUT"} or allowed)
     try:
-        subject.build(request)
+        with at_once():
+            subject.build(request)
     except Rejection as rejection:
         if rejection.condition in allowed:
             return None
@@ -55,7 +57,7 @@ def refusal_problem(subject: Subject, request: Request, step: int, allowed: set[
         return Finding(Verdict.ACCEPTED, step, None, condition, detail)
     except SubjectError:  # it cannot be started any more
         raise
-    except Exception as error:  # a subject may raise anything; whatever it is, it is the verdict
+    except (Exception, SystemExit) as error:  # a subject may raise anything; whatever it is, it is the verdict
         found = failure_finding(error, step)
         if found.verdict is Verdict.UNSUPPORTED:
             return found
@@ -74,7 +76,7 @@ def offered_shapes(subject: Subject, request: Request) -> dict[str, tuple[str, t
     return offered
 
 
-def failure_finding(error: Exception, step: int) -> Finding:
+def failure_finding(error: BaseException, step: int) -> Finding:
     """The finding on a batch that a subject did not answer, from what it raised instead."""
     if isinstance(error, SubjectFailure):
         return Finding(Verdict(error.verdict), step, None, "-", error.detail, code=error.code, frames=error.frames)

@@ -110,15 +110,15 @@ def parse_rows(text: str) -> int | None:
 
 
 def conclude(run: Run, result: TraceResult, save_case: int | None) -> int:
-    """Save what is to be saved, report the failures, and give the exit code."""
+    """Report the failures, save what is to be saved, and give the exit code."""
+    failures = list(result.failures.values())
+    cut = {root.failure.finding.signature: cut_down(run.session, root.failure) for root in roots(failures)}
+    tell(run, [cut.get(failure.finding.signature, failure) for failure in failures], examine=False)
     if save_case is not None:
         if result.saved is None:
             say(f"step {save_case} was not reached: nothing saved")
         else:
             say(f"step {save_case} saved as {store_case(result.saved, run.save_dir)}")
-    failures = list(result.failures.values())
-    cut = {root.failure.finding.signature: cut_down(run.session, root.failure) for root in roots(failures)}
-    tell(run, [cut.get(failure.finding.signature, failure) for failure in failures], examine=False)
     if result.failures:
         return exits.DIFFERS
     return exits.CONFORMS if result.passed else exits.NOTHING_RAN

@@ -176,6 +176,17 @@ def test_an_exception_is_a_crash() -> None:
     assert (finding.verdict, finding.detail) == (Verdict.CRASH, "raised ZeroDivisionError: by zero")
 
 
+@pytest.mark.parametrize("valid", [True, False])
+def test_an_exit_of_the_subject_ends_nothing_but_its_answer(valid: bool) -> None:
+    class Exits(OracleSubject):
+        def build(self, request: Request) -> dict:
+            raise SystemExit(0)
+
+    (finding,) = run_case(PROMPT if valid else INVALID, Exits()).findings
+    assert finding.verdict is Verdict.CRASH
+    assert "raised SystemExit: 0" in finding.detail
+
+
 def test_an_answer_that_is_no_mapping_is_a_crash() -> None:
     (finding,) = run_case(PROMPT, Wrong(lambda *_: [1])).findings
     assert (finding.verdict, finding.detail) == (Verdict.CRASH, "returned list instead of a mapping")
