@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from typing import Literal, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from inputmeta import oracle
 
-from .numpy_base import Int32s
-
+Int32s = npt.NDArray[np.int32]
 VOCABULARY = 129_280
 ROWS_A_DECODE = 4
 
