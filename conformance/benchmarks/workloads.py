@@ -27,7 +27,7 @@ class Workload:
     """One batch to measure. `expansion` says what the second measurement adds: the window index or kv_ca_index."""
 
     name: str
-    path: Literal["prompt", "decode"]
+    path: oracle.Path
     config: oracle.MetadataConfig
     sequences: Sequence[oracle.SequenceMetadata]
     expansion: Literal["kv_swa", "kv_ca_index"] = "kv_swa"

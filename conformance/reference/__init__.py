@@ -7,7 +7,17 @@ differ, the suite is wrong. It checks no precondition: what it gives for a batch
 """
 
 from .arrays import Array, Arrays
-from .expected import EXPANSIONS, Expected, Fields, Value, as_numpy, expand_compressed, expand_window, expected
+from .expected import (
+    EXPANSIONS,
+    Expected,
+    Fields,
+    Value,
+    as_numpy,
+    expand_compressed,
+    expand_window,
+    expected,
+    host_array,
+)
 
 __all__ = [
     "EXPANSIONS",
@@ -20,4 +30,5 @@ __all__ = [
     "expand_compressed",
     "expand_window",
     "expected",
+    "host_array",
 ]

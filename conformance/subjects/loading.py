@@ -15,6 +15,7 @@ BUNDLED = {
     "engine": "inputmeta.conformance.subjects.engine:EngineSubject",
     "engine-cuda": "inputmeta.conformance.subjects.engine_cuda:EngineCudaSubject",
     "oracle": "inputmeta.conformance.subjects.oracle:OracleSubject",
+    "reference": "inputmeta.conformance.subjects.reference:ReferenceSubject",
 }
 """Names of the bundled subjects, and where they are."""
 PREFIXES = {"mutant": "inputmeta.conformance.mutants:mutant_subject"}
@@ -44,7 +45,9 @@ def load_subject(name: str) -> Subject:
     return subject
 
 
-FORMS = "engine, engine-cuda, oracle, mutant:NAME, package.module:name, or the name of an installed entry point"
+FORMS = (
+    "engine, engine-cuda, oracle, reference, mutant:NAME, package.module:name, or the name of an installed entry point"
+)
 
 
 def _load(name: str) -> Subject:

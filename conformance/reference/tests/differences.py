@@ -1,4 +1,4 @@
-"""The reference beside the oracle, as suite and tests compare any subject with it."""
+"""The reference beside the oracle."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from types import ModuleType
 
 import array_api_compat.numpy
-import numpy as np
 
 from inputmeta.conformance import reference
 from inputmeta.conformance.cases.request import Request
-from inputmeta.conformance.check.compare import Wanted, compare_fields
+from inputmeta.conformance.check.audit import audit
+from inputmeta.conformance.check.verdicts import Finding
 
 
 def built(request: Request, xp: ModuleType = array_api_compat.numpy) -> reference.Expected:
@@ -28,17 +28,6 @@ def built(request: Request, xp: ModuleType = array_api_compat.numpy) -> referenc
 
 def differences(
     request: Request, xp: ModuleType = array_api_compat.numpy, rows: Sequence[int] | None = None
-) -> list[str]:
-    """What differs: keys, dtypes, shapes, values, and which cells are defined; `rows` as the oracle's."""
-    step = built(request, xp)
-    fields = reference.as_numpy(step.fields)
-    wanted = {key: Wanted.of(field) for key, field in request.expected(rows).items()}
-    lines = [f"only one side has {key}" for key in sorted(wanted.keys() ^ fields.keys())]
-    lines += [str(finding) for finding in compare_fields(wanted, fields)]
-    for key, want in wanted.items():
-        defined = step.defined(key)
-        ours = np.ones(want.field.shape, dtype=bool) if defined is None else np.asarray(defined)
-        theirs = np.ones(want.values.shape, dtype=bool) if want.defined is None else want.defined
-        if not np.array_equal(ours if want.rows is None else ours[want.rows], theirs):
-            lines.append(f"{key}: other cells are defined")
-    return lines
+) -> list[Finding]:
+    """What differs: keys, dtypes, shapes, values, and which cells are defined."""
+    return audit(request, built(request, xp), rows)
