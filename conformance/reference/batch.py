@@ -18,7 +18,8 @@ class Batch:
 
     ``ends``: (q_start, seqlen_k) of each sequence as Python integers, by which its arrays are cut. ``num_blocks``:
     F-BLOCKS. ``row``: j, the row within its sequence. ``stores``: the row's sequence is no placeholder. ``tables``: the
-    used blocks of all tables end to end, and one spare 0, so that an empty table can be indexed and masked.
+    used blocks of all tables end to end, and as many spare 0 as the longest has, so that tables can be read and masked
+    as if they were equally long. ``most_blocks``: that length, at least 1.
     """
 
     path: oracle.Path
@@ -34,6 +35,7 @@ class Batch:
     q_start: Array
     first_row: Array
     num_blocks: Array
+    most_blocks: int
     state_id: Array
     placeholder: Array
     row: Array
@@ -71,6 +73,7 @@ def read_batch(
     smallest = min((*config.dense_ratios, *config.sparse_ratios))
     per_block = config.block_size // smallest
     blocks = [-(-(length // smallest) // per_block) for _, length in lengths]
+    most_blocks = max(1, *blocks)
     used = (s.block_table[:count] for s, count in zip(sequences, blocks, strict=True))
     row = arrays.ranges(0, seqlen_q)
     return Batch(
@@ -87,15 +90,16 @@ def read_batch(
         q_start=q_start,
         first_row=arrays.starts(seqlen_q),
         num_blocks=ceiling(seqlen_k // smallest, per_block),
+        most_blocks=most_blocks,
         state_id=arrays.int64s([sequence.state_id for sequence in sequences]),
         placeholder=placeholder,
         row=row,
         positions=row + arrays.spread(q_start, seqlen_q),
         stores=arrays.spread_flags(~placeholder, seqlen_q),
-        tables=arrays.from_host(joined((*used, (0,)))),
+        tables=arrays.from_host(joined((*used, (0,) * most_blocks))),
     )
 
 
 def joined(parts: Iterable[Sequence[int] | np.ndarray]) -> np.ndarray:
     """The parts end to end, int32; unsafe casting because an empty tuple counts as float64."""
-    return np.concatenate([np.asarray(part) for part in parts], dtype=np.int32, casting="unsafe")
+    return np.concatenate(list(parts), dtype=np.int32, casting="unsafe")

@@ -16,7 +16,7 @@ def blank_tails(arrays: Arrays, index: Array, lengths: Array) -> None:
     narrowest = int(xp.min(lengths[short]))
     columns = arrays.arange(width, narrowest)
     if short.shape[0] == lengths.shape[0]:
-        index[:, narrowest:] = xp.where(columns < lengths[:, None], index[:, narrowest:], -1)
+        index[:, narrowest:][columns >= lengths[:, None]] = -1
     else:
         index[short, narrowest:] = xp.where(columns < lengths[short][:, None], index[short, narrowest:], -1)
 
