@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from typing import Literal, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from inputmeta import oracle
 
-from .numpy_base import Int32s
-
+Int32s = npt.NDArray[np.int32]
 VOCABULARY = 129_280
 ROWS_A_DECODE = 4
 
@@ -27,7 +27,7 @@ class Workload:
     """One batch to measure. `expansion` says what the second measurement adds: the window index or kv_ca_index."""
 
     name: str
-    path: Literal["prompt", "decode"]
+    path: oracle.Path
     config: oracle.MetadataConfig
     sequences: Sequence[oracle.SequenceMetadata]
     expansion: Literal["kv_swa", "kv_ca_index"] = "kv_swa"

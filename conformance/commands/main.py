@@ -123,8 +123,9 @@ def print_version(asked: bool) -> None:
     help=f"""Differential conformance tests for the input metadata of LLM inference engines.
 
 A subject builds the integer tensors of a batch; the oracle says what every defined cell must be. Subjects: `engine`
-(the bundled C++ engine), `engine-cuda` (the same on a GPU), `oracle` itself, `mutant:NAME` (wrong in one known way),
-`package.module:name`, an installed entry point, or any program that speaks the protocol (`--subject-command`).
+(the bundled C++ engine), `engine-cuda` (the same on a GPU), `oracle` itself, `reference` (the
+formulas again, in numpy), `mutant:NAME` (wrong in one known way), `package.module:name`, an installed entry point, or
+any program that speaks the protocol (`--subject-command`).
 
 A subject runs in a worker process that may crash, hang or grow without harm: it is killed and replaced, and what it did
 is the verdict. Every case is in a journal in `--save-dir` before it is handed over; what a killed run leaves there is

@@ -20,8 +20,9 @@ from inputmeta.conformance.workers.target import Target
 app = options.command_app(
     help="""List subjects, and test an adapter before it is tested itself.
 
-A subject is `engine` or `oracle` (bundled), `mutant:NAME` (wrong on purpose, in one way), `package.module:name`, the
-name of an entry point in the group `inputmeta.subjects`, or any program (`--subject-command`).
+A subject is `engine`, `oracle` or `reference` (bundled), `mutant:NAME` (wrong on purpose, in one way),
+`package.module:name`, the name of an entry point in the group `inputmeta.subjects`, or any program
+(`--subject-command`).
 `PROTOCOL.md` in the package is the contract; its `examples` holds one of each to copy."""
 )
 JsonOption = Annotated[bool, typer.Option("--json", help="as JSON")]

@@ -16,6 +16,7 @@ BUNDLED = {
     "engine": "inputmeta.conformance.subjects.engine:EngineSubject",
     "engine-cuda": "inputmeta.conformance.subjects.engine_cuda:EngineCudaSubject",
     "oracle": "inputmeta.conformance.subjects.oracle:OracleSubject",
+    "reference": "inputmeta.conformance.subjects.reference:ReferenceSubject",
 }
 """Names of the bundled subjects, and where they are."""
 PREFIXES = {"mutant": "inputmeta.conformance.mutants:mutant_subject"}
@@ -57,7 +58,9 @@ def engine_missing(error: ImportError) -> str | None:
     return "needs the engine: pip install 'inputmeta-conformance[engine]'"
 
 
-FORMS = "engine, engine-cuda, oracle, mutant:NAME, package.module:name, or the name of an installed entry point"
+FORMS = (
+    "engine, engine-cuda, oracle, reference, mutant:NAME, package.module:name, or the name of an installed entry point"
+)
 
 
 def _load(name: str) -> Subject:

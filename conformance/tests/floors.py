@@ -23,6 +23,7 @@ FLOORS = (
     ("protocol", "trace"),
     ("check",),
     ("subjects", "generate"),
+    ("reference",),
     ("cases",),
     ("console", "exits", "interrupts", "version"),
 )
