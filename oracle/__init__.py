@@ -33,6 +33,7 @@ from .inputs import (
 from .preconditions import violations
 from .shapes import field_shapes
 from .sheet import ExpectedField
+from .varlen import varlen_problems
 
 __all__ = [
     "CONFIG_ARRAYS",
@@ -63,5 +64,6 @@ __all__ = [
     "field_shapes",
     "flat_key",
     "keys_of",
+    "varlen_problems",
     "violations",
 ]

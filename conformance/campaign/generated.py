@@ -33,6 +33,7 @@ def profile_for(subject: Subject, paths: Sequence[str]) -> Profile:
         paths=tuple(paths),
         max_cp_size=min(LARGEST_CP, able.max_cp_size),
         yoco_modes=tuple(mode for mode in ("off", "mask", "compact") if mode in able.yoco_modes),
+        varlen=able.varlen,
     )
 
 

@@ -80,7 +80,9 @@ def run_case(case: Case, subject: Subject) -> Outcome:
     valid: list[ValidStep] = []
     for index in range(len(case.steps)):
         request = step_request(case, index, in_place=subject.capabilities.in_place)
-        beyond = subject.capabilities.lacks(request.path, request.config, request.sequences, request.max_num_blocks)
+        beyond = subject.capabilities.lacks(
+            request.path, request.config, request.sequences, request.max_num_blocks, request.gather
+        )
         if beyond is not None:
             outcome.unsupported.add(beyond)
             continue

@@ -28,6 +28,8 @@ class Profile:
     invalid: float = 0.2
     """Share of batches with exactly one precondition broken; ``True`` means all."""
     tiers: tuple[str, ...] = TIERS
+    varlen: bool = True
+    """Draw some ZOS steps with drafts of variable length."""
     multi_step: bool = True
     """Draw some cases of several steps on one set of buffers."""
 

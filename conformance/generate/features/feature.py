@@ -41,6 +41,7 @@ class Feature:
     yoco_modes: frozenset[str] = frozenset()
     """Empty: whatever the mode."""
     invalid: bool = False
+    varlen: bool = False
     multi_step: bool = False
 
     def reachable(self, profile: Profile) -> bool:
@@ -54,6 +55,7 @@ class Feature:
             and profile.max_cp_size >= self.min_cp_size
             and (not self.yoco_modes or bool(self.yoco_modes.intersection(profile.yoco_modes)))
             and (profile.invalid > 0 if self.invalid else profile.invalid < 1)
+            and (not self.varlen or profile.varlen)
             and (not self.multi_step or profile.multi_step)
         )
 
