@@ -104,7 +104,10 @@ class Agreement:
             request = step_request(case, index, in_place=False)  # a table width is a property of a caller's buffers
             able = {}
             for label, subject in self.subjects.items():
-                if subject.capabilities.lacks(request.path, request.config, request.sequences) is None:
+                lacking = subject.capabilities.lacks(
+                    request.path, request.config, request.sequences, gather=request.gather
+                )
+                if lacking is None:
                     able[label] = subject
                 else:
                     self.unsupported[label] += 1
