@@ -122,3 +122,34 @@ def gathered(rows: Sequence[Plain], index: Sequence[int], *, neutral: Plain) -> 
     [12, 0, 10]
     """
     return [neutral if place < 0 else rows[place] for place in index]
+
+
+def image_mask(fields: Mapping[str, Plain]) -> list[bool]:
+    """``images_seq_mask`` (VL): the caller's, and under CP that of the mirrored rows, padding false.
+
+    >>> image_mask({"images_seq_mask_full": [True, False, True], "mirror_cp_index": [2, -1], "images_seq_mask": []})
+    [True, False]
+    >>> image_mask({"images_seq_mask": [True, False]})
+    [True, False]
+    """
+    if "mirror_cp_index" not in fields:
+        return list(fields["images_seq_mask"])
+    return gathered(fields["images_seq_mask_full"], fields["mirror_cp_index"], neutral=False)
+
+
+def consumer_image_mask(fields: Mapping[str, Plain]) -> list[bool]:
+    """``images_seq_mask`` of the consumer view: the full mask's kept rows, gathered by the consumer mirror under CP.
+
+    >>> full = {"yoco_consumer_total_q": 2, "yoco_consumer_query_indices": [1, 2]}
+    >>> consumer_image_mask(full | {"images_seq_mask": [False, False, True]})
+    [False, True]
+    >>> mirrored = {"images_seq_mask_full": [False, False, True], "yoco_consumer_mirror_cp_index": [-1, 1]}
+    >>> consumer_image_mask(full | mirrored)
+    [False, True]
+    """
+    mask = fields["images_seq_mask_full" if "yoco_consumer_mirror_cp_index" in fields else "images_seq_mask"]
+    kept = fields["yoco_consumer_query_indices"] if fields["yoco_consumer_total_q"] else [NO_SLOT]
+    compact = gathered(mask, kept, neutral=False)
+    if "yoco_consumer_mirror_cp_index" not in fields:
+        return compact
+    return gathered(compact, fields["yoco_consumer_mirror_cp_index"], neutral=False)
