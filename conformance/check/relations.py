@@ -79,9 +79,11 @@ def prompt_build(subject: Subject, expand: frozenset[str] = frozenset({"kv_swa_f
 
 
 def claimed_fields(subject: Subject, request: Request) -> Result:
-    """What a subject builds, without the fields that it does not claim: nobody vouches for those."""
+    """The claimed fields of what a subject builds: for others, and for an empty bucket sent along, nobody vouches."""
     claimed = subject.capabilities.fields
-    return {key: value for key, value in subject.build(request).items() if key.partition(".")[0] in claimed}
+    built = subject.build(request)
+    keys = oracle.keys_of(request.path, request.config, request.expand)
+    return {key: built[key] for key in keys if key.partition(".")[0] in claimed}
 
 
 def is_mirrored(key: str, config: oracle.MetadataConfig) -> bool:

@@ -129,6 +129,17 @@ def test_a_case_is_held_to_what_other_builds_of_it_say(
     assert not run_case(case, OracleSubject()).findings
 
 
+class SendsMore(OracleSubject):
+    """Sends what no field is along, another thing each time: an empty bucket comes so from a worker."""
+
+    def build(self, request: Request) -> Result:
+        return {**super().build(request), "kv_ca_index_offset_len": object()}  # type: ignore[dict-item]
+
+
+def test_what_is_no_field_of_the_batch_is_not_compared() -> None:
+    check_ranks(SendsMore(), Request("prompt", CONFIG, [CHUNK]))
+
+
 CHUNK = oracle.SequenceMetadata(
     seqlen_q=7, seqlen_k=12, block_table=(4, 2, 9), state_id=3, token_ids=tuple(range(12)), data_len=12
 )
