@@ -20,10 +20,20 @@ from .errors import (
 )
 from .fields import FIELDS, keys_of
 from .formulas import FORMULAS, PRECONDITIONS
-from .inputs import CONFIG_ARRAYS, PATHS, SEQUENCE_ARRAYS, GatherInputs, MetadataConfig, Path, SequenceMetadata
+from .inputs import (
+    CONFIG_ARRAYS,
+    PATHS,
+    SEQUENCE_ARRAYS,
+    GatherInputs,
+    MetadataConfig,
+    Path,
+    SequenceMetadata,
+    VarlenInputs,
+)
 from .preconditions import violations
 from .shapes import field_shapes
 from .sheet import ExpectedField
+from .varlen import varlen_problems
 
 __all__ = [
     "CONFIG_ARRAYS",
@@ -49,9 +59,11 @@ __all__ = [
     "SequenceMetadata",
     "StateError",
     "TableError",
+    "VarlenInputs",
     "expected_fields",
     "field_shapes",
     "flat_key",
     "keys_of",
+    "varlen_problems",
     "violations",
 ]

@@ -11,10 +11,11 @@ from .compressed import compressed_row_count
 from .inputs import GatherInputs, MetadataConfig, Path, SequenceMetadata, compressed_per_block, dense_width
 from .key_ranges import key_rows, visible_compressed
 from .mirror import mirror_length, mirror_selection
-from .rows import Chunk, Query, Selection, chunks_of, query_selection, total_queries
+from .rows import Chunk, Query, Selection, chunks_of, chunks_within, query_selection, total_queries
 from .sheet import Sheet
 from .sliding_window import ring_store_slot, window_load_plan
 from .units import Block, CompressedToken, Ratio, Token, ceiling_division
+from .varlen import shorter_sequences
 from .zos import gathered_input_id
 
 
@@ -22,11 +23,14 @@ from .zos import gathered_input_id
 class Batch:
     """A step to build. ``queries``: the chosen rows; ``mirrored``: the layout of mirrored fields (the same without CP).
 
+    ``extracted``: the chunks as they came in; ``chunks``: as they are built, shorter in a step of variable length.
+
     ``rows``: the caller's choice of global rows, None for all. ``max_num_blocks``: columns of block_tables (decode).
     """
 
     path: Path
     config: MetadataConfig
+    extracted: Sequence[Chunk]
     chunks: Sequence[Chunk]
     rows: Sequence[int] | None
     queries: Selection
@@ -56,14 +60,16 @@ def batch_of(
     max_num_blocks: int | None,
 ) -> Batch:
     """Lay out a batch that keeps every precondition."""
-    chunks = chunks_of(sequences)
-    queries = query_selection(chunks, rows)
+    extracted = chunks = chunks_of(sequences)
+    if gather is not None and gather.varlen is not None:
+        chunks = chunks_within(shorter_sequences(sequences, gather.remap, gather.varlen), extracted)
+    queries = query_selection(chunks, rows, total_queries(extracted))
     mirrored = queries
     if path == "prompt" and config.cp_size > 1:
         mirrored = mirror_selection(chunks, [Token(0)] * len(chunks), config.rank, config.cp_size, rows)
-    counts = [block_count(chunk.seqlen_k, config.block, config.ca_ratios[0]) for chunk in chunks]
-    width = table_width(counts, max_num_blocks)
-    return Batch(path, config, chunks, rows, queries, mirrored, width, gather, expand)
+    counts = [block_count(chunk.seqlen_k, config.block, config.ca_ratios[0]) for chunk in extracted]
+    width = table_width(counts, max_num_blocks)  # I-36
+    return Batch(path, config, extracted, chunks, rows, queries, mirrored, width, gather, expand)
 
 
 def sheet_of(batch: Batch) -> Sheet:
@@ -119,7 +125,7 @@ def prompt_sizes(batch: Batch) -> dict[str, int]:
 def add_scalars(sheet: Sheet, batch: Batch) -> None:
     """F-COUNT."""
     sheet.put("num_reqs", [len(batch.chunks)])
-    sheet.put("total_q", [total_queries(batch.chunks)])
+    sheet.put("total_q", [total_queries(batch.extracted)])
     sheet.put("is_prompt", [batch.path == "prompt"])
 
 
@@ -152,7 +158,7 @@ def add_common(sheet: Sheet, batch: Batch) -> None:
 
 
 def add_input_ids(sheet: Sheet, batch: Batch) -> None:
-    """F-IDS, or F-GATHER where a ZOS step brings its inputs; never mirrored."""
+    """F-IDS, or F-GATHER where a ZOS step brings its inputs (I-34: fresh ones as extracted); never mirrored."""
     gather = batch.gather
 
     def prompt_id(query: Query) -> int:
@@ -164,7 +170,7 @@ def add_input_ids(sheet: Sheet, batch: Batch) -> None:
 
     def gathered_id(query: Query) -> int:
         assert gather is not None
-        fresh = gather.fresh_input_ids[query.row]
+        fresh = gather.fresh_input_ids[query.chunk.extracted_row + query.offset]
         remap = gather.remap[query.chunk.index]
         return gathered_input_id(fresh, gather.prev_sampled, gather.prev_predict, remap, query.offset)
 
@@ -173,11 +179,12 @@ def add_input_ids(sheet: Sheet, batch: Batch) -> None:
 
 
 def add_ngrams(sheet: Sheet, batch: Batch) -> None:
-    """F-NGRAM."""
+    """F-NGRAM, of the extracted positions (I-34)."""
     config = batch.config
 
     def look_back(query: Query) -> Sequence[int]:
-        return common.ngram_row(config, query.chunk.sequence, query.position)
+        extracted = common.position(query.chunk.extracted_start, query.offset)
+        return common.ngram_row(config, query.chunk.sequence, extracted)
 
     sheet.matrix("ngram_token_ids", batch.mirrored, look_back)
 

@@ -11,6 +11,7 @@ from .inputs import PATHS, GatherInputs, MetadataConfig, Path, SequenceMetadata
 from .preconditions import violations
 from .rows import chunks_of, total_queries
 from .sheet import ExpectedField, Sheet, check_cells
+from .varlen import check_varlen
 
 
 def expected_fields(
@@ -27,7 +28,8 @@ def expected_fields(
 
     ``rows``: sorted, distinct global query rows to build (None = all); the work is then proportional to them, to the
     sequences and to the load segments. ``expand``: which of EXPANSIONS to build. ``gather``: inputs of F-GATHER, which
-    replace ``input_ids`` (``decode_zos`` only). ``max_num_blocks``: columns of a caller's wider block_tables (decode).
+    replace ``input_ids``, and of F-VARLEN, which shorten the step (``decode_zos`` only). ``max_num_blocks``: columns of
+    a caller's wider block_tables (decode).
 
     Raises the first violation (PreconditionError) of a batch that breaks a precondition, ValueError for an argument
     that does not fit the batch.
@@ -39,6 +41,8 @@ def expected_fields(
     check_rows(sequences, rows)
     if gather is not None:
         check_gather(gather, sequences)
+        if gather.varlen is not None:
+            check_varlen(config, sequences, gather, gather.varlen)
     fields = build(path, config, sequences, rows=rows, expand=expand, gather=gather, max_num_blocks=max_num_blocks)
     for expected in fields.values():
         check_cells(expected)
@@ -133,8 +137,11 @@ def check_gather(gather: GatherInputs, sequences: Sequence[SequenceMetadata]) ->
     if len(gather.remap) != len(sequences):
         raise ValueError(f"gather: remap has {len(gather.remap)} entries for {len(sequences)} sequences")
     previous = min(len(gather.prev_sampled), len(gather.prev_predict))
-    for index, (place, sequence) in enumerate(zip(gather.remap, sequences, strict=True)):
+    lengths = [sequence.seqlen_q for sequence in sequences]
+    if gather.varlen is not None and len(gather.varlen.seqlens_q) == len(lengths):
+        lengths = list(gather.varlen.seqlens_q)
+    for index, (place, length) in enumerate(zip(gather.remap, lengths, strict=True)):
         if place >= previous:
             raise ValueError(f"gather: remap[{index}] = {place} for {previous} sequences of the last step")
-        if place >= 0 and len(gather.prev_predict[place]) < sequence.seqlen_q - 1:
+        if place >= 0 and len(gather.prev_predict[place]) < length - 1:
             raise ValueError(f"gather: prev_predict[{place}] is shorter than the drafts of sequence {index}")

@@ -91,9 +91,18 @@ FORMULAS: dict[str, str] = {
         "total_q * max_num_blocks * (block_size // min(dense_ratios)) <= 2^31 - 1"
     ),
     "F-GATHER": (
-        "remap[i] < 0: fresh_input_ids of the same row; else prev_sampled[remap[i]] for j = 0, "
+        "remap[i] < 0: fresh_input_ids of the same extracted row; else prev_sampled[remap[i]] for j = 0, "
         "prev_predict[remap[i], j - 1] for j >= 1"
     ),
+    "F-REMAP": (
+        "num_accepted[i] = prev_num_accepted_tokens[remap[i]]; rejected[i] = prev_seqlens_q[remap[i]] - 1 - "
+        "num_accepted[i];\nboth 0 for remap[i] < 0"
+    ),
+    "F-VARLEN": (
+        "H, K, C: seqlens_q, seqlens_k and cu_seqlens_q as extracted; seqlens_k' = K - (H - seqlens_q) - rejected\n"
+        "cu_seqlens_q = inclusive sums of seqlens_q; fresh tokens and n-grams of (i, j) are those of row C[i - 1] + j"
+    ),
+    "F-TAIL": "rows from the last cu_seqlens_q to the extracted total_q are neutral: they store nothing",
     "F-EXTRACT": (
         "MetadataZOS: seqlens_q, seqlens_k, state ids, placeholder flags a sequence; cu_seqlens_q inclusive;\n"
         "block tables end to end, num_blocks entries each, offsets with the leading 0; token ids and n-grams a row"

@@ -117,6 +117,22 @@ CONFIG_ARRAYS = array_names(MetadataConfig)
 SEQUENCE_ARRAYS = array_names(SequenceMetadata)
 
 
+class VarlenInputs(Protocol):
+    """Inputs of F-REMAP and F-VARLEN: what the last step's sampler left on the device."""
+
+    @property
+    def seqlens_q(self) -> Sequence[int]:
+        """[n_seq] rows that this step has of each sequence, at most the extracted ones."""
+
+    @property
+    def prev_seqlens_q(self) -> Sequence[int]:
+        """[m] rows that the last step had of each of its m sequences."""
+
+    @property
+    def prev_num_accepted_tokens(self) -> Sequence[int]:
+        """[m] drafts of the last step that were accepted."""
+
+
 class GatherInputs(Protocol):
     """Inputs of F-GATHER: this step's fresh tokens, and what the last step left on the device."""
 
@@ -135,6 +151,10 @@ class GatherInputs(Protocol):
     @property
     def remap(self) -> Sequence[int]:
         """[n_seq] where the sequence stood in the last step, negative for a new one."""
+
+    @property
+    def varlen(self) -> VarlenInputs | None:
+        """What makes it a step of variable length; None: the extracted lengths hold."""
 
 
 def query_start(seqlen_q: Token, seqlen_k: Token) -> Token:

@@ -6,6 +6,7 @@ a row without a query (I-3 the one neutral row of an empty batch, I-8 padding of
 
 from __future__ import annotations
 
+import dataclasses
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +19,11 @@ from .units import Row, SequenceIndex, Token
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """One sequence within the batch: where its queries start in the sequence, and in the batch's rows."""
+    """One sequence within the batch: where its queries start in the sequence, and in the batch's rows.
+
+    ``extracted_start``, ``extracted_row``: the same in the layout that the host extracted (I-34), which is another only
+    in a step of variable length.
+    """
 
     index: SequenceIndex
     sequence: SequenceMetadata
@@ -28,6 +33,8 @@ class Chunk:
     valid_start: Token
     data_len: Token
     first_row: Row
+    extracted_start: Token
+    extracted_row: Row
 
 
 class Query(NamedTuple):
@@ -69,10 +76,26 @@ def chunks_of(sequences: Sequence[SequenceMetadata]) -> list[Chunk]:
             valid_start=Token(sequence.swa_valid_start),
             data_len=Token(sequence.data_len),
             first_row=first_row,
+            extracted_start=query_start(seqlen_q, seqlen_k),
+            extracted_row=first_row,
         )
         chunks.append(chunk)
         first_row = Row(first_row + seqlen_q)
     return chunks
+
+
+def chunks_within(shorter: Sequence[SequenceMetadata], extracted: Sequence[Chunk]) -> list[Chunk]:
+    """F-VARLEN: the sequences with their own lengths, end to end, each with its place in the extracted layout.
+
+    >>> extracted = chunks_of([SequenceMetadata(seqlen_q=3, seqlen_k=8), SequenceMetadata(seqlen_q=2, seqlen_k=2)])
+    >>> shorter = [SequenceMetadata(seqlen_q=1, seqlen_k=5), SequenceMetadata(seqlen_q=1, seqlen_k=1)]
+    >>> [(c.q_start, c.first_row, c.extracted_start, c.extracted_row) for c in chunks_within(shorter, extracted)]
+    [(4, 0, 5, 0), (0, 1, 0, 3)]
+    """
+    return [
+        dataclasses.replace(chunk, extracted_start=whole.q_start, extracted_row=whole.first_row)
+        for chunk, whole in zip(chunks_of(shorter), extracted, strict=True)
+    ]
 
 
 def total_queries(chunks: Sequence[Chunk]) -> int:
@@ -104,10 +127,18 @@ def chosen_offsets(chunk: Chunk, rows: Sequence[int] | None, first: int, end: in
     return [row - chunk.first_row for row in rows[begin_index:end_index]]
 
 
-def query_selection(chunks: Sequence[Chunk], rows: Sequence[int] | None) -> Selection:
-    """The chosen rows of the full layout; I-3: an empty batch has one row without a query."""
-    total = total_queries(chunks)
+def query_selection(chunks: Sequence[Chunk], rows: Sequence[int] | None, total: int | None = None) -> Selection:
+    """The chosen rows of the full layout; I-3: an empty batch has one row without a query.
+
+    ``total``: rows of the tensors where these are more than the queries (F-TAIL); the rows behind have no query.
+    """
+    filled = total_queries(chunks)
+    total = filled if total is None else total
     if total == 0:
         return Selection(1, None, [None])
-    queries = [query_at(chunk, offset) for chunk in chunks for offset in chosen_offsets(chunk, rows, 0, chunk.seqlen_q)]
+    queries: list[Query | None] = [
+        query_at(chunk, offset) for chunk in chunks for offset in chosen_offsets(chunk, rows, 0, chunk.seqlen_q)
+    ]
+    tail = range(filled, total) if rows is None else rows[bisect_left(rows, filled) :]
+    queries += [None] * len(tail)
     return Selection(total, None if rows is None else tuple(rows), queries)

@@ -16,7 +16,7 @@ from .units import Token, TokenId, prefix_sums
 class MetadataZOS:
     """What the host extracts for a ZOS step: scalars a sequence, tables end to end, tokens and n-grams a row.
 
-    ``block_table_offsets`` has the leading 0, ``cu_seqlens_q`` does not. ``ngram_token_ids`` is row-major,
+    ``block_tables_offsets`` has the leading 0, ``cu_seqlens_q`` does not. ``ngram_token_ids`` is row-major,
     ``max_ngram_size`` cells a row.
     """
 
@@ -24,7 +24,7 @@ class MetadataZOS:
     seqlens_k: tuple[int, ...]
     cu_seqlens_q: tuple[int, ...]
     block_tables: tuple[int, ...]
-    block_table_offsets: tuple[int, ...]
+    block_tables_offsets: tuple[int, ...]
     state_ids: tuple[int, ...]
     is_placeholder: tuple[bool, ...]
     input_ids: tuple[int, ...]
@@ -41,7 +41,7 @@ def extract(config: MetadataConfig, sequences: Sequence[SequenceMetadata]) -> Me
     ...                           draft_tokens=(20,)),
     ...          SequenceMetadata(seqlen_q=1, seqlen_k=2, block_table=(5,), token_ids=(30, 31))]
     >>> step = extract(config, batch)
-    >>> step.cu_seqlens_q, step.block_tables, step.block_table_offsets, step.input_ids
+    >>> step.cu_seqlens_q, step.block_tables, step.block_tables_offsets, step.input_ids
     ((2, 3), (7, 3, 5), (0, 2, 3), (14, 20, 31))
     """
     chunks = chunks_of(sequences)
@@ -59,7 +59,7 @@ def extract(config: MetadataConfig, sequences: Sequence[SequenceMetadata]) -> Me
         seqlens_k=tuple(chunk.seqlen_k for chunk in chunks),
         cu_seqlens_q=tuple(inclusive_cumulative_lengths([chunk.seqlen_q for chunk in chunks])),
         block_tables=tuple(block for table in tables for block in table),
-        block_table_offsets=tuple(prefix_sums(counts)),
+        block_tables_offsets=tuple(prefix_sums(counts)),
         state_ids=tuple(sequence.state_id for sequence in sequences),
         is_placeholder=tuple(sequence.is_placeholder for sequence in sequences),
         input_ids=tuple(tokens),
@@ -70,7 +70,7 @@ def extract(config: MetadataConfig, sequences: Sequence[SequenceMetadata]) -> Me
 def gathered_input_id(
     fresh_input_id: int, prev_sampled: Sequence[int], prev_predict: Sequence[Sequence[int]], remap: int, offset: Token
 ) -> TokenId:
-    """F-GATHER, row j of a sequence: ``remap < 0`` -> the fresh token of the same row; else row 0 is
+    """F-GATHER, row j of a sequence: ``remap < 0`` -> the fresh token of the same extracted row; else row 0 is
     ``prev_sampled[remap]``, row j >= 1 is ``prev_predict[remap, j - 1]``.
 
     >>> [gathered_input_id(9, [50, 60], [[51, 52], [61, 62]], 1, Token(j)) for j in range(3)]

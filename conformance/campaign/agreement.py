@@ -112,7 +112,7 @@ class Agreement:
                 claims = subject.capabilities
                 if broken and not claims.must_refuse(broken):
                     self.outside[label] += 1
-                elif claims.lacks(request.path, request.config, request.sequences) is None:
+                elif claims.lacks(request.path, request.config, request.sequences, gather=request.gather) is None:
                     able[label] = subject
                 else:
                     self.unsupported[label] += 1

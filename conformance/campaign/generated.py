@@ -34,6 +34,7 @@ def profile_for(subject: Subject, paths: Sequence[str]) -> Profile:
         max_cp_size=min(LARGEST_CP, able.max_cp_size),
         yoco_modes=tuple(mode for mode in ("off", "mask", "compact") if mode in able.yoco_modes),
         refusals=tuple(able.refuses),
+        varlen=able.varlen,
     )
 
 

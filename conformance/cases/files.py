@@ -20,6 +20,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
+from inputmeta import oracle
 from inputmeta.conformance.cases.model import Case, Cell, Gather, Sequence
 from inputmeta.conformance.console import plain_text
 
@@ -224,11 +225,13 @@ def _check_gather(case: Case) -> None:
     for index, (gather, step) in enumerate(zip(case.gather, case.steps, strict=True)):
         if gather is not None:
             _check_gather_step(gather, step, f"$.gather[{index}]")
+            _check_varlen(case, gather, step, f"$.gather[{index}].varlen")
 
 
 def _check_gather_step(gather: Gather, step: tuple[Sequence, ...], where: str) -> None:
     total_q = sum(max(0, sequence.seqlen_q) for sequence in step)
-    longest = max((sequence.seqlen_q for sequence in step), default=0)
+    lengths = gather.varlen.seqlens_q if gather.varlen is not None else [sequence.seqlen_q for sequence in step]
+    longest = max(lengths, default=0)
     if len(gather.fresh_input_ids) != total_q:
         raise CaseError(f"at {where}.fresh_input_ids: {len(gather.fresh_input_ids)} ids for {total_q} query rows")
     if len(gather.remap) != len(step):
@@ -241,6 +244,19 @@ def _check_gather_step(gather: Gather, step: tuple[Sequence, ...], where: str) -
     for index, row in enumerate(gather.prev_predict):
         if len(row) < longest - 1:
             raise CaseError(f"at {where}.prev_predict[{index}]: {len(row)} drafts, {longest - 1} are read")
+
+
+def _check_varlen(case: Case, gather: Gather, step: tuple[Sequence, ...], where: str) -> None:
+    """I-33 and I-37, of a step that is to be built: one that breaks a precondition is refused for that alone."""
+    varlen = gather.varlen
+    if varlen is None:
+        return
+    config = oracle.MetadataConfig(**{name: getattr(case.config, name) for name in case.config.__struct_fields__})
+    names = Sequence.__struct_fields__
+    sequences = [oracle.SequenceMetadata(**{name: getattr(sequence, name) for name in names}) for sequence in step]
+    if not oracle.violations(case.path, config, sequences):
+        for problem in oracle.varlen_problems(config, sequences, gather, varlen):
+            raise CaseError(f"at {where}: {problem}")
 
 
 def _check_expected(case: Case) -> None:

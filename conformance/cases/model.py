@@ -56,16 +56,29 @@ class Sequence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     data_len: Int62 = 0
 
 
-class Gather(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Varlen(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Inputs of F-REMAP and F-VARLEN (SPEC.md section 10): what makes a step shorter than it was extracted.
+
+    ``seqlens_q`` [n_seq], ``prev_seqlens_q`` [m], ``prev_num_accepted_tokens`` [m].
+    """
+
+    seqlens_q: tuple[Int32, ...]
+    prev_seqlens_q: tuple[Int32, ...]
+    prev_num_accepted_tokens: tuple[Int32, ...]
+
+
+class Gather(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
     """Inputs of F-GATHER for one ``decode_zos`` step (SPEC.md section 10).
 
-    ``fresh_input_ids`` [total_q], ``prev_sampled`` [m], ``prev_predict`` [m, width], ``remap`` [n_seq].
+    ``fresh_input_ids`` [total_q], ``prev_sampled`` [m], ``prev_predict`` [m, width], ``remap`` [n_seq]; ``varlen``:
+    null where the step has its extracted lengths.
     """
 
     fresh_input_ids: tuple[Int32, ...]
     prev_sampled: tuple[Int32, ...]
     prev_predict: tuple[tuple[Int32, ...], ...]
     remap: tuple[Int32, ...]
+    varlen: Varlen | None = None
 
 
 class Origin(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):

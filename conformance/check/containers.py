@@ -7,13 +7,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
+from inputmeta import oracle
 from inputmeta.conformance.check.relations import require
 from inputmeta.oracle.sliding_window import Pivots, expand_pivots
 from inputmeta.oracle.units import KeyRow, Token
+from inputmeta.oracle.views import consumer_view
 
 Container = Any
 Snapshot = dict[str, tuple[int, object]]
@@ -143,6 +146,22 @@ def consumer_view_is_a_view(container: Container, config: object) -> None:
     rows_match(view)
     expands_its_own_pivots(view, config, "consumer view")
     unchanged(container, before, "consumer view")
+
+
+def consumer_view_is_the_oracles(container: Container, sequences: Sequence[oracle.SequenceMetadata]) -> None:
+    """The consumer view holds, field by field, what the oracle makes of the container's own fields (I-23, I-24)."""
+    full_mask = [not sequence.is_placeholder for sequence in sequences for _ in range(sequence.seqlen_q)] or [False]
+    fields = {key: value for key, value in plain(container).items() if key.partition(".")[0] in oracle.FIELDS}
+    got = plain(container.get_consumer_view())
+    for key, wanted in consumer_view(fields, full_mask).items():
+        require(got.get(key) == wanted, f"consumer view: {key} is {got.get(key)}, the oracle says {wanted}")
+
+
+def plain(container: Container) -> dict[str, object]:
+    """The attributes by flat key; tensors as lists of rows."""
+    return {
+        key: value.tolist() if isinstance(value, torch.Tensor) else value for key, value in leaves(container).items()
+    }
 
 
 def consumer_mirror_is_in_place(view: Container, container: Container) -> None:

@@ -3,12 +3,14 @@
 Each function takes a ``build``: a batch's configuration and sequences to its fields by flat key. The fields of a single
 build are compared with the oracle elsewhere; these relations hold them against each other, so that a mistake that
 oracle and engine share would still show. Every violation is a :class:`RelationError` that names ranks, rows and values.
+
+:func:`relations_of` says which of them a subject's claims allow for a batch; the runner holds every valid step to them.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -30,14 +32,58 @@ def require(holds: bool, text: str) -> None:
         raise RelationError(text)
 
 
-def prompt_build(subject: Subject) -> Build:
+def relations_of(subject: Subject, request: Request) -> Iterator[tuple[str, Callable[[], None]]]:
+    """The relations that a valid batch has under the subject's claims: name in SPEC.md chapter 12, and the check."""
+    able, config, sequences = subject.capabilities, request.config, request.sequences
+
+    def claims(*names: str) -> bool:
+        return able.fields.issuperset(names)
+
+    build = prompt_build(subject, frozenset())
+    if request.path == "prompt":
+        if config.cp_size > 1 and claims("total_q", *MIRROR_FIELDS):
+            yield "M-4", lambda: ranks_rebuild_the_whole(build, config, sequences)
+            if config.yoco_mode == "compact" and claims("mirror_cp_index", *CONTRIBUTION_FIELDS):
+                yield "M-4", lambda: contributions_land(build, config, sequences)
+        if config.yoco_mode == "compact" and "mask" in able.yoco_modes and claims(*TRUNCATION_FIELDS):
+            whole = dataclasses.replace(config, cp_size=1, cp_rank=0)
+            yield "M-5", lambda: mask_shows_what_compact_shows(build, whole, sequences)
+    if request.path == "decode" and "decode_zos" in able.paths and claims("cu_seqlens_q"):
+        yield "M-4", lambda: decode_paths_agree(subject, dataclasses.replace(request, expand=frozenset()))
+
+
+MIRROR_FIELDS = ("mirror_cp_index", "mirror_cp_reverse_index", "positions", "positions_cp")
+CONTRIBUTION_FIELDS = (
+    "yoco_cp_contrib_index",
+    "yoco_cp_boundary_index",
+    "yoco_consumer_query_indices",
+    "yoco_consumer_total_q",
+    "yoco_consumer_mirror_cp_index",
+)
+TRUNCATION_FIELDS = (
+    "yoco_consumer_total_q",
+    "yoco_consumer_cu_seqlens_q",
+    "yoco_consumer_query_indices",
+    "yoco_mask_swa_index_pivots",
+    "yoco_consumer_swa_index_pivots",
+)
+
+
+def prompt_build(subject: Subject, expand: frozenset[str] = frozenset({"kv_swa_full_index"})) -> Build:
     """The prompt path of a subject as a ``build``, without dense expansions."""
-    expand = frozenset({"kv_swa_full_index"})
 
     def build(config: oracle.MetadataConfig, sequences: Sequence[oracle.SequenceMetadata]) -> Result:
-        return subject.build(Request("prompt", config, sequences, expand=expand))
+        return claimed_fields(subject, Request("prompt", config, sequences, expand=expand))
 
     return build
+
+
+def claimed_fields(subject: Subject, request: Request) -> Result:
+    """The claimed fields of what a subject builds: for others, and for an empty bucket sent along, nobody vouches."""
+    claimed = subject.capabilities.fields
+    built = subject.build(request)
+    keys = oracle.keys_of(request.path, request.config, request.expand)
+    return {key: built[key] for key in keys if key.partition(".")[0] in claimed}
 
 
 def is_mirrored(key: str, config: oracle.MetadataConfig) -> bool:
@@ -64,6 +110,8 @@ def ranks_rebuild_the_whole(
     )
     if total_q:
         reverse = np.asarray(ranks[0]["mirror_cp_reverse_index"])
+        inside = bool(((reverse >= 0) & (reverse < len(held))).all())
+        require(inside, f"mirror_cp_reverse_index leaves the {len(held)} rows of all ranks")
         back = held[reverse]
         wrong = np.flatnonzero(back != np.arange(total_q))
         require(not wrong.size, f"mirror_cp_reverse_index[{wrong[:1]}] leads to row {back[wrong[:1]]}")
@@ -92,6 +140,8 @@ def contributions_land(
     for rank, fields in enumerate(ranks):
         compact = np.asarray(fields["yoco_consumer_mirror_cp_index"])
         boundary = np.asarray(fields["yoco_cp_boundary_index"])
+        inside = bool((boundary < len(contributed)).all())
+        require(inside, f"rank {rank}: yoco_cp_boundary_index leaves the {len(contributed)} contributed rows")
         require(boundary.shape == compact.shape, f"rank {rank}: boundary {boundary.shape}, mirror {compact.shape}")
         for row, (source, place) in enumerate(zip(compact.tolist(), boundary.tolist(), strict=True)):
             found = -1 if place < 0 else int(contributed[place])
@@ -133,8 +183,8 @@ def positions_seen(pivots: np.ndarray, history_shift: int, new_shift: int, first
 
 def decode_paths_agree(subject: Subject, request: Request) -> None:
     """AGREE: eager and ZOS decode of one batch give the same fields; ``cu_seqlens_q`` by its own convention."""
-    eager = subject.build(dataclasses.replace(request, path="decode", gather=None))
-    zos = subject.build(dataclasses.replace(request, path="decode_zos", gather=None))
+    eager = claimed_fields(subject, dataclasses.replace(request, path="decode", gather=None))
+    zos = claimed_fields(subject, dataclasses.replace(request, path="decode_zos", gather=None))
     require(
         np.array_equal(np.asarray(eager["cu_seqlens_q"])[1:], zos["cu_seqlens_q"]),
         "cu_seqlens_q: ZOS is not eager without the leading 0",

@@ -10,7 +10,7 @@ whatever it raises in process) is a finding.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,7 @@ from inputmeta.conformance.cases.request import Request, step_request
 from inputmeta.conformance.check.buffers import PATTERNS, Arena, Shapes
 from inputmeta.conformance.check.compare import Wanted, compare_field, compare_fields, finding
 from inputmeta.conformance.check.refusals import check_refusal, failure_finding
+from inputmeta.conformance.check.relations import RelationError, relations_of
 from inputmeta.conformance.check.tails import NO_TAILS, Tails, tails_of
 from inputmeta.conformance.check.verdicts import Finding, Verdict, distinct, field_name
 from inputmeta.conformance.interrupts import at_once
@@ -107,7 +108,9 @@ def run_case(case: Case, subject: Subject) -> Outcome:
     valid: list[ValidStep] = []
     for index in range(len(case.steps)):
         request = step_request(case, index, in_place=subject.capabilities.in_place)
-        beyond = subject.capabilities.lacks(request.path, request.config, request.sequences, request.max_num_blocks)
+        beyond = subject.capabilities.lacks(
+            request.path, request.config, request.sequences, request.max_num_blocks, request.gather
+        )
         if beyond is not None:
             outcome.unsupported.add(beyond)
             continue
@@ -131,7 +134,23 @@ def run_case(case: Case, subject: Subject) -> Outcome:
         outcome.add(merge_passes(passes))
     if outcome.values_agree and not (subject.capabilities.in_place and case.max_num_blocks is not None):
         outcome.add(run_pass(subject, valid, None))
+        if not outcome.findings:
+            outcome.add([found for step in valid for found in contradictions(subject, step)])
     return outcome
+
+
+def contradictions(subject: Subject, step: ValidStep) -> Iterator[Finding]:
+    """Where several builds of a valid step contradict each other (M-4, M-5), within what the subject claims."""
+    request = dataclasses.replace(step.request, max_num_blocks=None, gather=None)
+    for name, holds in relations_of(subject, request):
+        try:
+            holds()
+        except RelationError as error:
+            yield Finding(Verdict.MISMATCH, step.index, None, name, str(error))
+        except SubjectError:
+            raise
+        except Exception as error:  # another rank, mode or path of a valid batch was refused, or not answered
+            yield failure_finding(error, step.index)
 
 
 def merge_passes(passes: list[list[Finding]]) -> list[Finding]:

@@ -13,7 +13,7 @@ from .assembly import steps
 from .configs import draw_config
 from .draws import pick
 from .extremes import draw_extreme
-from .gather import draw_gather
+from .gather import draw_gather, draw_varlen
 from .int32 import block_count
 from .invalid import broken, draw_breaker
 from .profile import Profile
@@ -70,6 +70,8 @@ def _cases(draw: st.DrawFn, profile: Profile) -> Case:
     valid = extreme(draw, replace(case, max_num_blocks=_buffer_width(case, width)))
     gather = tuple(draw_gather(draw, step) for step in valid.steps) if path == "decode_zos" else ()
     case = broken(draw, valid, breaker, profile.refusals) if is_broken else valid
+    if profile.varlen:  # last, so that no other draw depends on it
+        gather = tuple(draw_varlen(draw, valid.config, *of_step) for of_step in zip(valid.steps, gather, strict=False))
     return replace(case, gather=_without_refused(gather, case, valid))
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence as Items
 
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from inputmeta.conformance.cases.model import Gather, Sequence
+from inputmeta.conformance.cases.model import Config, Gather, Sequence, Varlen
 
 from .draws import INT32_MIN, chance, pick
+from .int32 import ca_ratios
 
 FRESH, SAMPLED, PREDICTED = 7_001, 8_001, 9_001
 """First values of each source: a gathered value names where it comes from."""
@@ -30,6 +32,34 @@ def draw_gather(draw: st.DrawFn, sequences: Items[Sequence]) -> Gather:
         ),
         remap=remap,
     )
+
+
+def draw_varlen(draw: st.DrawFn, config: Config, sequences: Items[Sequence], gather: Gather) -> Gather:
+    """The gather inputs, in a third of the draws with drafts of variable length (F-VARLEN) that fit the step."""
+    varies = chance(draw, 1, 3)
+    lengths = tuple(max(1, s.seqlen_q - pick(draw, (0, 0, 1, 2, s.seqlen_q))) for s in sequences)
+    accepted = [pick(draw, (0, 1, 3)) for _ in gather.prev_sampled]
+    rejected = [0] * len(accepted)
+    for sequence, place in zip(sequences, gather.remap, strict=True):
+        most = sequence.seqlen_k - sequence.seqlen_q if fits_the_pools(config, sequence) else 0
+        drawn = pick(draw, (0, 1, 2, 4))
+        if place >= 0:
+            rejected[place] = min(most, drawn)
+    if not varies:
+        return gather
+    varlen = Varlen(
+        seqlens_q=lengths,
+        prev_seqlens_q=tuple(1 + taken + lost for taken, lost in zip(accepted, rejected, strict=True)),
+        prev_num_accepted_tokens=tuple(accepted),
+    )
+    return replace(gather, varlen=varlen)
+
+
+def fits_the_pools(config: Config, sequence: Sequence) -> bool:
+    """I-37: whether drafts of a sequence may be rejected: every cell of its blocks and its ring fits in int32."""
+    per_block = config.block_size // min(ca_ratios(config))
+    last_block = max(sequence.block_table, default=0)
+    return max((last_block + 1) * per_block, (sequence.state_id + 1) * config.swa_block_size) <= 2**31
 
 
 def _remap(draw: st.DrawFn, count: int, previous: int) -> tuple[int, ...]:

@@ -33,6 +33,8 @@ class Profile:
     refusals: tuple[str, ...] = REFUSALS
     """Preconditions that may be broken."""
     tiers: tuple[str, ...] = TIERS
+    varlen: bool = True
+    """Draw some ZOS steps with drafts of variable length."""
     multi_step: bool = True
     """Draw some cases of several steps on one set of buffers."""
 

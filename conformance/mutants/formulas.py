@@ -187,6 +187,32 @@ changed_line("F-GATHER.same-row", "SPEC", "MISMATCH:F-IDS", "the sequence of row
 changed_line("F-GATHER.draft-one-on", "SPEC", "MISMATCH:F-IDS",
     "drafts are read one too early, the first one from the end",
     "zos", "prev_predict[remap][offset - 1]", "prev_predict[remap][offset - 2]")
+changed_line("F-GATHER.fresh-at-the-same-row", "SPEC", "MISMATCH:F-IDS or CRASH:raised",
+    "fresh tokens are read at the shorter row, not where the host laid them out",
+    "assemble", "gather.fresh_input_ids[query.chunk.extracted_row + query.offset]", "gather.fresh_input_ids[query.row]")
+changed_line("F-REMAP.by-sequence", "SPEC", "MISMATCH:F- or CRASH:raised",
+    "every sequence is given the accepted count of the last step's first one",
+    "varlen", "accepted_drafts(prev_num_accepted_tokens, remap))",
+    "accepted_drafts(prev_num_accepted_tokens, min(0, remap)))")
+changed_line("F-REMAP.accepted-taken-back", "SPEC", "MISMATCH:F- or CRASH:raised",
+    "what was accepted is taken back, and what was rejected stays",
+    "varlen", "return Token(verified - accepted_drafts(prev_num_accepted_tokens, remap))",
+    "return accepted_drafts(prev_num_accepted_tokens, remap)")
+changed_line("F-REMAP.sampled-counted", "SPEC", "MISMATCH:F- or CRASH:raised",
+    "the token that was sampled is counted among the rejected drafts",
+    "varlen", "prev_seqlens_q[remap] - 1", "prev_seqlens_q[remap]")
+changed_line("F-VARLEN.host-key-lengths", "SPEC", "MISMATCH:F-",
+    "the rows are fewer and the key lengths are still the host's: rows end where the drafts would have",
+    "varlen", "Token(extracted_k - rows_left_out - rejected)", "Token(extracted_k - rejected)")
+changed_line("F-VARLEN.nothing-taken-back", "SPEC", "MISMATCH:F-",
+    "rejected drafts stay in the context",
+    "varlen", "Token(extracted_k - rows_left_out - rejected)", "Token(extracted_k - rows_left_out)")
+changed_line("F-VARLEN.n-grams-at-own-position", "LOOK", "MISMATCH:F-NGRAM",
+    "n-grams are looked up at positions that the host had not extracted",
+    "assemble", "common.position(query.chunk.extracted_start, query.offset)", "query.position")
+changed_line("F-TAIL.last-rows-twice", "STALE", "MISMATCH:F- or CRASH:raised",
+    "rows past the shorter sum repeat the last row: they store where it does",
+    "rows", "queries += [None] * len(tail)", "queries += [queries[-1]] * len(tail)")
 changed_line("F-LIMIT.product-in-blocks", "OVF", "ACCEPTED:P-INT32",
     "a bound is checked in blocks where tokens are counted",
     "limits", "total_q * max_num_blocks * compressed_per_block(", "total_q * max_num_blocks * min(1, ")

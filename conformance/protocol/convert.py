@@ -68,7 +68,13 @@ def gather_message(gather: cases.Gather) -> wire.Gather:
         prev_sampled=int64_array(gather.prev_sampled),
         prev_predict=wire.Array(dtype="int64", shape=(len(rows), width), data=flat.data),
         remap=int64_array(gather.remap),
+        varlen=None if gather.varlen is None else varlen_message(gather.varlen),
     )
+
+
+def varlen_message(varlen: cases.Varlen) -> wire.Varlen:
+    """The inputs of F-VARLEN as a message."""
+    return wire.Varlen(**{name: int64_array(getattr(varlen, name)) for name in wire.Varlen.__struct_fields__})
 
 
 def int64_array(values: Sequence[int]) -> wire.Array:
@@ -150,7 +156,13 @@ def gather_of(message: wire.Gather) -> cases.Gather:
         prev_sampled=integers(message.prev_sampled),
         prev_predict=tuple(tuple(row) for row in rows.numpy().tolist()),
         remap=integers(message.remap),
+        varlen=None if message.varlen is None else varlen_of(message.varlen),
     )
+
+
+def varlen_of(message: wire.Varlen) -> cases.Varlen:
+    """The inputs of F-VARLEN of a message."""
+    return cases.Varlen(**{name: integers(getattr(message, name)) for name in wire.Varlen.__struct_fields__})
 
 
 def integers(message: wire.Array) -> tuple[int, ...]:

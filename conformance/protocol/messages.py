@@ -142,13 +142,22 @@ class Sequence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     data_len: Int64
 
 
-class Gather(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Inputs of F-GATHER, int64: [total_q], [m], [m, width], [n_seq]."""
+class Varlen(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Inputs of F-REMAP and F-VARLEN, int64: [n_seq], [m], [m]."""
+
+    seqlens_q: Array
+    prev_seqlens_q: Array
+    prev_num_accepted_tokens: Array
+
+
+class Gather(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """Inputs of F-GATHER, int64: [total_q], [m], [m, width], [n_seq]. ``varlen``: left out unless it is claimed."""
 
     fresh_input_ids: Array
     prev_sampled: Array
     prev_predict: Array
     remap: Array
+    varlen: Varlen | None = None
 
 
 class View(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -200,6 +209,7 @@ class Claims(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     neutral_tails: bool = False
     max_cp_size: Limit = 1
     yoco_modes: Names = ("off",)
+    varlen: bool = False
     max_total_q: Limit | None = None
     max_num_reqs: Limit | None = None
     max_table_columns: Limit | None = None

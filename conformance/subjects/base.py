@@ -10,6 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from inputmeta import oracle
+from inputmeta.conformance.cases.model import Gather
 from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.subjects.frames import message_of
 
@@ -32,6 +33,8 @@ class Capabilities:
     """Where the fields are built: ``cpu``, ``cuda``. They are handed over in host memory all the same."""
     neutral_tails: bool = False
     """In place, rows past ``total_q`` of the caller's buffers are given their neutral values (I-3)."""
+    varlen: bool = False
+    """Takes ZOS steps of variable length (F-VARLEN): ``gather`` may have a ``varlen``."""
     max_total_q: int | None = None
     """Most query rows of a batch; None: no limit. So are the two below."""
     max_num_reqs: int | None = None
@@ -47,10 +50,13 @@ class Capabilities:
         config: oracle.MetadataConfig,
         sequences: Sequence[oracle.SequenceMetadata] = (),
         max_num_blocks: int | None = None,
+        gather: Gather | None = None,
     ) -> str | None:
         """Why a batch is beyond this subject, or None. CP and truncation are matters of the prompt path alone."""
         if path not in self.paths:
             return f"path {path}"
+        if gather is not None and gather.varlen is not None and not self.varlen:
+            return "drafts of variable length"
         if path == "prompt":
             if config.cp_size > self.max_cp_size:
                 return f"cp_size {config.cp_size}"

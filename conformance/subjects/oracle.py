@@ -29,6 +29,7 @@ class OracleSubject:
             in_place=True,
             max_cp_size=2**16,
             yoco_modes=frozenset({"off", "mask", "compact"}),
+            varlen=True,
         )
 
     def build(self, request: Request) -> Result:

@@ -73,7 +73,8 @@ class TraceOptions:
         _at_least(1, block_size=self.block_size, window_size=self.window_size, max_model_len=self.max_model_len)
         _at_least(0, drafts=self.drafts, max_ngram_size=self.max_ngram_size, seed=self.seed)
         _at_least(1, cp_size=self.cp_size)
-        _at_least(0, yoco_prefill_keep_tokens=self.yoco_prefill_keep_tokens)
+        seen = self.window_size - 1 if self.yoco_mode == "compact" else 0  # I-42: by the first decode row
+        _at_least(seen, yoco_prefill_keep_tokens=self.yoco_prefill_keep_tokens)
         _at_least(0, step_ms=self.step_ms, token_ms=self.token_ms)
         if self.limit is not None:
             _at_least(0, limit=self.limit)

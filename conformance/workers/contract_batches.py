@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import msgspec
 
 from inputmeta import oracle
-from inputmeta.conformance.cases.model import Path
+from inputmeta.conformance.cases.model import Path, Varlen
 from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.protocol import messages as wire
 from inputmeta.conformance.protocol.codec import Message, encode_line
@@ -37,13 +37,16 @@ def batches(claims: Capabilities) -> Iterator[Request]:
             dataclasses.replace(plain, sequences=[dataclasses.replace(plain.sequences[0], is_placeholder=True)],
                                 gather=None),
         ]  # fmt: skip
+        if plain.gather is not None:
+            lengths = Varlen(seqlens_q=(1, 2), prev_seqlens_q=(3,), prev_num_accepted_tokens=(1,))
+            variants.append(dataclasses.replace(plain, gather=msgspec.structs.replace(plain.gather, varlen=lengths)))
         if path == "prompt":
             if claims.max_cp_size > 1:
                 variants.append(with_config(plain, cp_size=2, cp_rank=1))
             modes = sorted(claims.yoco_modes & {"mask", "compact"})
             variants += [with_config(plain, yoco_mode=mode, yoco_prefill_keep_tokens=1) for mode in modes]
         for request in variants:
-            if claims.lacks(path, request.config, request.sequences) is None:
+            if claims.lacks(path, request.config, request.sequences, gather=request.gather) is None:
                 yield request
 
 

@@ -206,6 +206,36 @@ PINS: dict[str, dict[str, str]] = {
         "input_ids": "11 50 51", "query_indices": "998244353 1 1",
     },
     "F-GATHER: any negative place means a new sequence": {"input_ids": "11 12 60"},
+    # sequence 0: 10 keys less 1 row left out less 2 rejected leave rows at 5 and 6; its second block is not needed
+    "F-REMAP: rejected drafts move a sequence back, by its place in the last step": {
+        "cu_seqlens_q": "2 3 4", "total_q": "6", "positions": "5 6 3 2 0 0", "context_lens": "6 7 4 3 0 0",
+        "input_ids": "80 81 4 70 0 0", "query_indices": "0 0 1 2 998244353x2", "valid_token_mask": "T T T T F F",
+        "slot_mapping_store_swa": "11 6 15 20 -1 -1", "slot_mapping_store_ca.2": "82 -1 121 -1 -1 -1",
+        "slot_mapping_store_ca.4": "-1 -1 60 -1 -1 -1", "klen.4": "1 1 1 0 0 0", "max_num_blocks": "2",
+        "kv_ca_index_offset_len.2": "0 3 | 8 3 | 16 2 | 24 1 | 0 0 | 0 0",
+        "block_tables": "20 _ | 20 _ | 30 _ | 40 _ | _ _ | _ _",
+        "kv_swa_index": "8 9 10 11 | 9 10 11 6 | 12 13 14 15 | 18 19 20 -1 | -1 -1 -1 -1 | -1 -1 -1 -1",
+    },
+    "F-VARLEN: fresh tokens and n-grams are read where the host laid them out": {
+        "positions": "4 2 3 0 0", "input_ids": "11 14 15 0 0", "cu_seqlens_q": "1 3",
+        "ngram_token_ids": "44 43 | 62 61 | 63 62 | -7 -7 | -7 -7",
+    },
+    "F-VARLEN: n-grams stay those of the extracted positions when drafts were rejected": {
+        "positions": "3 4", "context_lens": "4 5", "input_ids": "50 51", "ngram_token_ids": "45 44 | 46 45",
+    },
+    "F-TAIL: rows past the shorter sum store nothing after a fuller step": {
+        "0/slot_mapping_store_swa": "9 10 11 15", "1/slot_mapping_store_swa": "11 16 -1 -1", "1/positions": "5 4 0 0",
+        "1/cu_seqlens_q": "1 2", "1/state_block_idx": "1 2 0 0", "1/gate_force_random": "T T F F",
+        "1/input_ids": "50 60 0 0", "1/context_lens": "6 5 0 0",
+    },
+    "F-REMAP: rejected drafts bring a sequence back to its first token, a placeholder beside it": {
+        "positions": "0 2 0", "context_lens": "1 3 0", "input_ids": "60 50 0", "slot_mapping_store_swa": "6 -1 -1",
+        "klen.4": "0 0 0", "kv_swa_index": "6 -1 -1 -1 | 12 13 14 -1 | -1 -1 -1 -1", "valid_token_mask": "T F F",
+    },
+    "F-VARLEN: every draft accepted and every row kept is the step of fixed length": {
+        "positions": "5 6 7 3 4", "context_lens": "6 7 8 4 5", "input_ids": "60 61 62 50 51", "cu_seqlens_q": "3 5",
+        "klen.4": "1 1 2 1 1", "slot_mapping_store_swa": "11 6 7 15 16",
+    },
     "CP: {eager|ZOS} decode is the same on a rank of a context parallel group": {
         "positions": "3 4 2", "klen.4": "1 1 0", "query_indices": "0 0 1", "valid_token_mask": "T T T",
     },

@@ -13,7 +13,7 @@ from inputmeta.oracle import EXPANSIONS, FIELDS, FORMULAS, PATHS, PRECONDITIONS,
 from inputmeta.oracle.batch import build
 from inputmeta.oracle.views import CONSUMER_MIRROR_VIEW, CONSUMER_VIEW, MASK_VIEW, consumer_view, mask_view
 
-from .batches import config, configs, prompt, sequences_of
+from .batches import config, configs, prompt, rows_of, sequences_of
 
 SOURCES = Path(__file__).resolve().parents[1]
 REPOSITORY = SOURCES.parent
@@ -137,16 +137,58 @@ def test_views_swap_declared_fields():
         assert set(view.cleared) <= set(FIELDS)
 
 
-def test_views_of_a_batch():
-    """Swapped fields are the very objects of the container; the rest is shared; cleared ones are gone."""
+def test_mask_view_of_a_batch():
+    """The pivots are the very object of the mask; the rest is shared; the expansion is gone."""
     masked = expected_fields("prompt", config(yoco_mode="mask", yoco_prefill_keep_tokens=2), [prompt(3, 4)])
     view = mask_view(masked)
     assert view["kv_swa_full_index_pivots"] is masked["yoco_mask_swa_index_pivots"]
     assert set(masked) - set(view) == {"kv_swa_full_index"}
+
+
+def test_consumer_view_of_two_rows_of_which_one_is_kept():
+    """The smallest batch whose mask differs: one row kept, one cell of the mask (and of the gate)."""
+    compact = config(yoco_mode="compact", yoco_prefill_keep_tokens=1, force_load_balance=True)
+    view = consumer_view(plain(expected_fields("prompt", compact, [prompt(0, 2)])), [True, True])
+    assert (view["valid_token_mask"], view["gate_force_random"]) == ([True], [True])
+    assert (view["total_q"], view["positions"], view["query_indices"]) == (1, [1], [1])
+
+
+def test_consumer_view_takes_the_compact_fields_and_clears_the_expansions():
+    """I-23, with and without CP; what is not named is shared."""
     for cp_size, source in ((1, "yoco_consumer_ks.4"), (2, "yoco_consumer_mirror_ks.4")):
         compact = config(yoco_mode="compact", yoco_prefill_keep_tokens=2, cp_size=cp_size)
-        fields = expected_fields("prompt", compact, [prompt(3, 4)])
-        view = consumer_view(fields)
+        fields = plain(expected_fields("prompt", compact, [prompt(3, 4)]))
+        view = consumer_view(fields, [True] * 4)
         assert view["ks.4"] is fields[source]
         assert view["input_ids"] is fields["input_ids"]
         assert set(fields) - set(view) == {"kv_ca_index.2", "kv_ca_index_len.2", "klen.4", "kv_swa_full_index"}
+
+
+def test_consumer_view_of_a_rank_is_gathered():
+    """Worked by hand, p = 2: of rows 0..4 of a request 2..4 are kept, of a placeholder's 5..6 both. Rank 0 owns the
+    first of each sequence's kept rows, and padding. A placeholder's row is global too, and has no sentinel (I-24).
+    """
+    changes = {"yoco_mode": "compact", "yoco_prefill_keep_tokens": 3, "cp_size": 2, "force_load_balance": True}
+    batch = [prompt(0, 5), prompt(0, 2, is_placeholder=True)]
+    view = consumer_view(plain(expected_fields("prompt", config(**changes), batch)), [True] * 5 + [False] * 2)
+    assert view["mirror_cp_index"] == [0, -1, 3, -1]
+    assert view["positions_cp"] == [2, 3, 4, 0, 1]
+    assert view["positions"] == [2, 0, 0, 0]
+    assert view["query_indices"] == [2, 998244353, 5, 998244353]
+    assert view["valid_token_mask"] == [True, False, False, False]
+    assert view["gate_force_random"] == [True] * 5
+    assert view["gate_force_random_cp"] == [True, False, True, False]
+
+
+def test_consumer_view_of_no_rows_is_neutral():
+    """I-3, I-14."""
+    for cp_size in (1, 2):
+        empty = config(yoco_mode="compact", yoco_prefill_keep_tokens=3, cp_size=cp_size)
+        view = consumer_view(plain(expected_fields("prompt", empty, [prompt(3, 0)])), [False])
+        assert (view["positions"], view["query_indices"], view["valid_token_mask"]) == ([0], [998244353], [False])
+
+
+def plain(fields):
+    """The fields as scalars and lists of rows."""
+    return {key: field.cells[0] if not field.shape else rows_of(field) if field.shape[1:] else field.cells
+            for key, field in fields.items()}  # fmt: skip

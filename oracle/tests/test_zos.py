@@ -15,11 +15,19 @@ from .batches import cells, config, configs, decode, prompt, sequences_of
 
 
 @dataclass(frozen=True)
+class Varlen:
+    seqlens_q: tuple[int, ...]
+    prev_seqlens_q: tuple[int, ...]
+    prev_num_accepted_tokens: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Gather:
     fresh_input_ids: tuple[int, ...]
     prev_sampled: tuple[int, ...]
     prev_predict: tuple[tuple[int, ...], ...]
     remap: tuple[int, ...]
+    varlen: Varlen | None = None
 
 
 def test_gather_mixes_fresh_and_continued_rows():
@@ -74,11 +82,11 @@ def test_extracted_metadata_is_what_the_fields_say(data):
     assert list(step.input_ids) == cells(fields, "input_ids")
     if batch_config.max_ngram_size:
         assert list(step.ngram_token_ids) == cells(fields, "ngram_token_ids")
-    widths = [end - begin for begin, end in zip(step.block_table_offsets, step.block_table_offsets[1:], strict=False)]
+    widths = [end - begin for begin, end in zip(step.block_tables_offsets, step.block_tables_offsets[1:], strict=False)]
     width = cells(fields, "max_num_blocks")[0]
     row = 0
     for index, count in enumerate(widths):
-        begin = step.block_table_offsets[index]
+        begin = step.block_tables_offsets[index]
         table = cells(fields, "block_tables")[row * width : (row + 1) * width]
         assert table == [*step.block_tables[begin : begin + count], *[None] * (width - count)]
         row += step.seqlens_q[index]

@@ -12,6 +12,7 @@ from inputmeta.conformance.cases.request import Request, step_request
 from inputmeta.conformance.check.containers import (
     computes_again_after_a_clean,
     consumer_view_is_a_view,
+    consumer_view_is_the_oracles,
     copies_in_place,
     flattens_and_folds,
     mask_view_is_a_view,
@@ -54,6 +55,7 @@ def test_views_of_generated_steps(case: Case) -> None:
             mask_view_is_a_view(container, config)
         else:
             consumer_view_is_a_view(container, config)
+            consumer_view_is_the_oracles(container, request.sequences)
 
 
 CHUNK = oracle.SequenceMetadata(
@@ -166,6 +168,34 @@ class FirstMirror(engine.InputMetadataV4):
         view = super().get_consumer_view()
         view.mirror_cp_index = self.mirror_cp_index
         return view
+
+
+class MaskTurnedRound(engine.InputMetadataV4):
+    def get_consumer_view(self):
+        view = super().get_consumer_view()
+        view.valid_token_mask = ~view.valid_token_mask
+        return view
+
+
+class PositionsNotGathered(engine.InputMetadataV4):
+    def get_consumer_view(self):
+        view = super().get_consumer_view()
+        view.positions = self.yoco_consumer_positions
+        return view
+
+
+class SequencesForRows(engine.InputMetadataV4):
+    def get_consumer_view(self):
+        view = super().get_consumer_view()
+        view.query_indices = torch.zeros_like(view.query_indices)
+        return view
+
+
+@pytest.mark.parametrize("kind", [MaskTurnedRound, PositionsNotGathered, SequencesForRows])
+def test_a_consumer_view_that_the_oracle_contradicts_is_seen(kind: type) -> None:
+    consumer_view_is_the_oracles(SUBJECT.container(request("compact", 2)), [CHUNK])
+    with pytest.raises(RelationError, match="the oracle says"):
+        consumer_view_is_the_oracles(faulty(kind, "compact", 2), [CHUNK])
 
 
 @pytest.mark.parametrize("kind", [DropsEmptyDict, OpensTwoLevels])

@@ -1,10 +1,14 @@
 """The relations between builds hold for oracle and engine, and fail on what they are there to find."""
 
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
 from inputmeta import oracle
-from inputmeta.conformance.cases.model import Case
+from inputmeta.conformance.cases.model import Case, Config, Sequence
 from inputmeta.conformance.cases.request import Request, step_request
 from inputmeta.conformance.check.relations import (
     RelationError,
@@ -14,9 +18,11 @@ from inputmeta.conformance.check.relations import (
     prompt_build,
     ranks_rebuild_the_whole,
 )
+from inputmeta.conformance.check.runner import run_case
 from inputmeta.conformance.generate import Profile, batches
 from inputmeta.conformance.mutants import mutant_subject
-from inputmeta.conformance.subjects import Subject, load_subject
+from inputmeta.conformance.subjects import Result, Subject, load_subject
+from inputmeta.conformance.subjects.oracle import OracleSubject
 
 SUBJECTS = ("oracle", "engine")
 CONTEXT_PARALLEL = Profile(paths=("prompt",), max_cp_size=8, yoco_modes=("off", "compact"), invalid=0, tiers=("small",))
@@ -70,6 +76,68 @@ def test_eager_and_zos_decode_agree(subject: Subject) -> None:
             decode_paths_agree(subject, request)
 
     check()
+
+
+class Elsewhere(OracleSubject):
+    """Right on the batch that is asked for, wrong on another rank, mode or path of it."""
+
+    def __init__(self, field: str, wrong_on: Callable[[Request], bool]) -> None:
+        super().__init__()
+        self.field, self.wrong_on = field, wrong_on
+
+    def build(self, request: Request) -> Result:
+        fields = dict(super().build(request))
+        if self.wrong_on(request):
+            fields[self.field] = np.asarray(fields[self.field]) + 1
+        return fields
+
+
+@pytest.mark.parametrize(
+    ("path", "mode", "subject", "signature"),
+    [
+        ("prompt", "off", Elsewhere("positions_cp", lambda r: r.config.cp_rank == 1), "MISMATCH:M-4:-"),
+        ("prompt", "compact", Elsewhere("yoco_cp_boundary_index", lambda r: r.config.cp_rank == 1), "MISMATCH:M-4:-"),
+        (
+            "prompt",
+            "compact",
+            Elsewhere("yoco_mask_swa_index_pivots", lambda r: r.config.yoco_mode == "mask"),
+            "MISMATCH:M-5:-",
+        ),
+        ("decode", "off", Elsewhere("context_lens", lambda r: r.path == "decode_zos"), "MISMATCH:M-4:-"),
+    ],
+)
+def test_a_case_is_held_to_what_other_builds_of_it_say(
+    path: Literal["prompt", "decode"], mode: Literal["off", "compact"], subject: Subject, signature: str
+) -> None:
+    """The runner holds every valid step to the relations, whatever the batch itself looks like."""
+    drafts = (90,) if path == "decode" else ()
+    step = Sequence(
+        seqlen_q=2, seqlen_k=6, block_table=(3, 4), token_ids=tuple(range(6 - len(drafts))), draft_tokens=drafts
+    )
+    config = Config(
+        block_size=4,
+        sparse_ratios=(2,),
+        window_size=4,
+        swa_block_size=6,
+        max_model_len=16,
+        cp_size=2,
+        yoco_mode=mode,
+        yoco_prefill_keep_tokens=3,
+    )
+    case = Case(schema="inputmeta-case/1", path=path, config=config, steps=((step,),))
+    assert [found.signature for found in run_case(case, subject).findings] == [signature]
+    assert not run_case(case, OracleSubject()).findings
+
+
+class SendsMore(OracleSubject):
+    """Sends what no field is along, another thing each time: an empty bucket comes so from a worker."""
+
+    def build(self, request: Request) -> Result:
+        return {**super().build(request), "kv_ca_index_offset_len": object()}  # type: ignore[dict-item]
+
+
+def test_what_is_no_field_of_the_batch_is_not_compared() -> None:
+    check_ranks(SendsMore(), Request("prompt", CONFIG, [CHUNK]))
 
 
 CHUNK = oracle.SequenceMetadata(

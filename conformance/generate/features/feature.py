@@ -44,6 +44,7 @@ class Feature:
     """Empty: whatever the mode."""
     conditions: frozenset[str] = frozenset()
     """Preconditions one of which a batch with the feature breaks; empty: a valid batch can have it."""
+    varlen: bool = False
     multi_step: bool = False
 
     def reachable(self, profile: Profile) -> bool:
@@ -57,6 +58,7 @@ class Feature:
             and profile.max_cp_size >= self.min_cp_size
             and (not self.yoco_modes or bool(self.yoco_modes.intersection(profile.yoco_modes)))
             and (self._breakable(profile) if self.conditions else profile.invalid < 1)
+            and (not self.varlen or profile.varlen)
             and (not self.multi_step or profile.multi_step)
         )
 

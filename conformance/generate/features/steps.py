@@ -5,12 +5,14 @@ from __future__ import annotations
 from functools import partial
 from itertools import pairwise
 
-from inputmeta.conformance.cases.model import Case, Gather, Sequence
+from inputmeta.conformance.cases.model import Case, Gather, Sequence, Varlen
 
+from ..int32 import block_count
 from .facts import Step
 from .feature import DECODE, OF_SEQUENCES, PROMPT, SMALL, ZOS, Conditions, Feature, holding
 
 _order = partial(Feature, multi_step=True)
+_varlen = partial(Feature, paths=ZOS, varlen=True)
 
 FEATURES = (
     Feature("F-GATHER:fresh", "a sequence that reads fresh_input_ids", ("SPEC",), ZOS),
@@ -22,6 +24,24 @@ FEATURES = (
     Feature("F-GATHER:unequal", "continuing sequences of unequal length", ("SPEC", "CU"), ZOS),
     Feature("F-GATHER:no-last-step", "nothing sampled before: prev_sampled is empty", ("ZERO",), ZOS),
     Feature("F-GATHER:other-negative", "a remap below -1", ("SENT",), ZOS),
+    _varlen("F-VARLEN:fewer-rows", "a sequence with fewer rows than extracted", ("SPEC", "CU")),
+    _varlen("F-VARLEN:rows-move", "a row behind a shortened sequence: its extracted row is another", ("SPEC", "CU")),
+    _varlen("F-VARLEN:fresh-moves", "fresh_input_ids are read behind a shortened sequence", ("SPEC", "CU")),
+    _varlen("F-VARLEN:as-extracted", "variable length, and every sequence has all its rows", ("SPEC",)),
+    _varlen("F-REMAP:rejected", "a sequence with rejected drafts", ("SPEC", "WIN")),
+    _varlen("F-REMAP:accepted", "every draft of a continuing sequence was accepted", ("SPEC",)),
+    _varlen("F-REMAP:permuted", "rejected counts that differ, of sequences that changed places", ("SPEC", "STALE")),
+    _varlen("F-REMAP:to-the-start", "rejected drafts bring a sequence back to position 0", ("SPEC", "ZERO")),
+    _varlen("F-REMAP:block-lost", "rejected drafts and left out rows take a block off a table", ("SPEC", "BT")),
+    _varlen("F-TAIL:several", "several rows past the shorter sum", ("STALE", "SENT")),
+    Feature(
+        "F-TAIL:after-a-fuller-step",
+        "a tail where the step before stored",
+        ("STALE", "SENT"),
+        ZOS,
+        varlen=True,
+        multi_step=True,
+    ),
     Feature("F-STACK:several-ratios", "several ratios share one buffer", (), ZOS),
     Feature("F-STACK:smaller-replay", "a step smaller than the first one", ("STALE",), ZOS, multi_step=True),
     _order("STEPS:grow", "a step with more rows than the one before", ("STALE",)),
@@ -51,6 +71,10 @@ def of_case(case: Case, valid: list[Step | None]) -> set[str]:
     for step, inputs in zip(case.steps, case.gather, strict=False):
         if inputs is not None:
             found |= holding(_gather(inputs, step))
+            if inputs.varlen is not None:
+                found |= holding(_shortened(case, inputs, inputs.varlen, step))
+    if any(map(_tail_after_a_fuller_step, case.gather[1:], case.steps[1:], case.steps)):
+        found.add("F-TAIL:after-a-fuller-step")
     return found
 
 
@@ -101,3 +125,40 @@ def _gather(inputs: Gather, sequences: tuple[Sequence, ...]) -> Conditions:
         "F-GATHER:no-last-step": not inputs.prev_sampled,
         "F-GATHER:other-negative": min(inputs.remap, default=0) < -1,
     }
+
+
+def _shortened(case: Case, inputs: Gather, varlen: Varlen, sequences: tuple[Sequence, ...]) -> Conditions:
+    left_out = [s.seqlen_q - rows for s, rows in zip(sequences, varlen.seqlens_q, strict=True)]
+    continuing = [place for place in inputs.remap if place >= 0]
+    lost = [varlen.prev_seqlens_q[place] - 1 - varlen.prev_num_accepted_tokens[place] for place in continuing]
+    rejected = [0 if place < 0 else lost[continuing.index(place)] for place in inputs.remap]
+    first = next((index for index, rows in enumerate(left_out) if rows > 0), len(left_out))
+    keys = [s.seqlen_k - rows - back for s, rows, back in zip(sequences, left_out, rejected, strict=True)]
+    starts = [k - rows for k, rows in zip(keys, varlen.seqlens_q, strict=True)]
+    blocks = [
+        (block_count(case.config, s.seqlen_k), block_count(case.config, k))
+        for s, k in zip(sequences, keys, strict=True)
+    ]
+    return {
+        "F-VARLEN:fewer-rows": any(left_out),
+        "F-VARLEN:rows-move": first < len(left_out) - 1,
+        "F-VARLEN:fresh-moves": any(place < 0 for place in inputs.remap[first + 1 :]),
+        "F-VARLEN:as-extracted": not any(left_out),
+        "F-REMAP:rejected": any(lost),
+        "F-REMAP:accepted": any(
+            back == 0 and varlen.prev_seqlens_q[p] > 1 for back, p in zip(lost, continuing, strict=True)
+        ),
+        "F-REMAP:permuted": continuing != sorted(continuing) and len(set(lost)) > 1,
+        "F-REMAP:to-the-start": any(back > 0 and start == 0 for back, start in zip(rejected, starts, strict=True)),
+        "F-REMAP:block-lost": any(before > after for before, after in blocks),
+        "F-TAIL:several": sum(left_out) > 1,
+    }
+
+
+def _tail_after_a_fuller_step(
+    inputs: Gather | None, sequences: tuple[Sequence, ...], before: tuple[Sequence, ...]
+) -> bool:
+    if inputs is None or inputs.varlen is None:
+        return False
+    filled = sum(inputs.varlen.seqlens_q)
+    return filled < min(sum(s.seqlen_q for s in sequences), sum(s.seqlen_q for s in before))

@@ -44,7 +44,7 @@ def test_what_is_reachable_is_visited_and_nothing_else(name: str) -> None:
 
 def test_every_formula_has_features() -> None:
     formulas = """POS IDS NGRAM MASK QIDX CPOS CSLOT CDEC BLOCKS RING SWAPLAN PIVOT SWADEC KS CAOFF CAPLAN ZIGZAG
-        REVERSE MIRRORKS CLIP VIS COMPACT CONTRIB LIMIT GATHER STACK"""
+        REVERSE MIRRORKS CLIP VIS COMPACT CONTRIB LIMIT GATHER STACK REMAP VARLEN TAIL"""
     prefixes = {name.partition(":")[0] for name in FEATURES}
     assert {f"F-{formula}" for formula in formulas.split()} <= prefixes
     assert {"P-RATIO", "P-LEN", "P-TABLE", "P-STATE", "P-NGRAM", "P-INT32"} <= prefixes
@@ -86,3 +86,4 @@ def test_reachability_follows_the_profile() -> None:
     assert not {"P-STATE:data-len", "REFUSED:placeholder"} & unreachable(Profile(refusals=("P-STATE",)))
     assert "CONFIG:real" in unreachable(Profile(tiers=("small",)))
     assert "STEPS:shrink" in unreachable(Profile(multi_step=False))
+    assert {"F-VARLEN:fewer-rows", "F-TAIL:after-a-fuller-step"} <= unreachable(Profile(varlen=False))

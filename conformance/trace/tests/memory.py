@@ -23,6 +23,8 @@ class Memory:
         self.config = scheduler.config
         self.ratios = self.config.ca_ratios
         self.ring: dict[int, object] = {}
+        self.kept_ring: dict[int, object] = {}
+        """The ring of layers whose prefill is truncated (compact mode): decode reads it as it reads the other."""
         self.compressed: dict[int, dict[int, object]] = {ratio: {} for ratio in self.ratios}
         self.reads = 0
 
@@ -64,10 +66,13 @@ class Batch:
         return (token, self.identities[index][token * ratio + ratio - 1])
 
     def store_ring(self) -> None:
-        for (index, position), slot in zip(self.rows, self.fields["slot_mapping_store_swa"].cells, strict=True):
+        self.store_in(self.memory.ring, "slot_mapping_store_swa", self.rows)
+
+    def store_in(self, ring: dict[int, object], name: str, rows: list[tuple[int, int]]) -> None:
+        for (index, position), slot in zip(rows, self.fields[name].cells, strict=True):
             assert self.real(index) or slot == -1, "a placeholder writes to the ring"
             if slot >= 0:
-                self.memory.ring[slot] = self.in_ring(index, position)
+                ring[slot] = self.in_ring(index, position)
 
     def store_compressed(self, index: int, ratio: int, position: int, slot: int) -> None:
         if slot < 0:
@@ -99,30 +104,48 @@ class Prompt(Batch):
                 ring = self.config.swa_block_size
                 for slot in range(sequence.state_id * ring, (sequence.state_id + 1) * ring):
                     self.memory.ring.pop(slot, None)
-        window = self.load_window()
+                    self.memory.kept_ring.pop(slot, None)
+        window = self.load_window(self.memory.ring, self.rows)
         for ratio in self.memory.ratios:
             self.store_groups(ratio)
         self.store_ring()
         for row, (index, position) in enumerate(self.rows):
-            self.check_window(window, row, index, position)
+            trusted = self.step.sequences[index].swa_valid_start
+            self.check_window(window, self.row_of("kv_swa_full_index_pivots", row), index, position, trusted)
+        if self.config.yoco_mode == "compact":
+            self.run_truncated()
         for ratio in self.memory.ratios:
             self.check_groups(ratio)
 
-    def load_window(self) -> list[object]:
+    def run_truncated(self) -> None:
+        """The layers that compute the kept rows alone: what these see is trusted and within rect (F-RECT)."""
+        kept = self.fields["yoco_consumer_query_indices"].cells[: self.fields["yoco_consumer_total_q"].cells[0]]
+        rows = [self.rows[row] for row in kept]
+        window = self.load_window(self.memory.kept_ring, rows)
+        for row, (index, position) in enumerate(rows):
+            sequence = self.step.sequences[index]
+            lowest = max(sequence.data_len - self.config.yoco_prefill_keep_tokens, sequence.swa_valid_start)
+            self.check_window(window, self.row_of("yoco_consumer_swa_index_pivots", row), index, position, lowest)
+        if rows:
+            self.store_in(self.memory.kept_ring, "yoco_consumer_slot_mapping_store_swa", rows)
+
+    def load_window(self, cells: dict[int, object], rows: list[tuple[int, int]]) -> list[object]:
         buffer: list[object] = [None] * self.fields["total_k_swa"].cells[0]
         ring = self.config.swa_block_size
         for number in range(self.fields["load_segments_swa"].shape[0]):
             source, begin, end, target = self.row_of("load_segments_swa", number)
             for offset in range(end - begin):
-                cell = None if source < 0 else self.memory.ring.get(source * ring + begin + offset)
+                cell = None if source < 0 else cells.get(source * ring + begin + offset)
                 buffer[target + offset] = cell
-        return buffer + [self.in_ring(index, position) for index, position in self.rows]
+        return buffer + [self.in_ring(index, position) for index, position in rows]
 
-    def check_window(self, buffer: list[object], row: int, index: int, position: int) -> None:
-        """The window of a row is what is trusted of [pos - W + 1, pos]."""
-        first, count, new_first, new_count = self.row_of("kv_swa_full_index_pivots", row)
+    def check_window(
+        self, buffer: list[object], pivots: list[int], index: int, position: int, lowest_seen: int
+    ) -> None:
+        """The window of a row is what is seen at all of [pos - W + 1, pos]."""
+        first, count, new_first, new_count = pivots
         got = buffer[first : first + count] + buffer[new_first : new_first + new_count]
-        lowest = max(0, position - self.config.window_size + 1, self.step.sequences[index].swa_valid_start)
+        lowest = max(0, position - self.config.window_size + 1, lowest_seen)
         self.expect(got, [self.in_ring(index, at) for at in range(lowest, position + 1)])
 
     def store_groups(self, ratio: int) -> None:
@@ -159,6 +182,7 @@ class Decode(Batch):
 
     def run(self) -> None:
         self.store_ring()
+        self.store_in(self.memory.kept_ring, "slot_mapping_store_swa", self.rows)
         for ratio in self.memory.ratios:
             positions = self.fields[f"positions_c.{ratio}"].cells
             slots = self.fields[f"slot_mapping_store_ca.{ratio}"].cells
@@ -172,8 +196,10 @@ class Decode(Batch):
         """The window is trusted as a whole: M-1 has no exception for decode."""
         lowest = max(0, position - self.config.window_size + 1)
         slots = [slot for slot in self.row_of("kv_swa_index", row) if slot >= 0]
-        got = [self.memory.ring.get(slot) for slot in slots]
-        self.expect(got, [self.in_ring(index, at) for at in range(lowest, position + 1)])
+        window = [self.in_ring(index, at) for at in range(lowest, position + 1)]
+        self.expect([self.memory.ring.get(slot) for slot in slots], window)
+        if self.config.yoco_mode == "compact":
+            self.expect([self.memory.kept_ring.get(slot) for slot in slots], window)
         table = self.row_of("block_tables", row)
         for ratio in self.memory.ratios:
             per_block = self.config.block_size // ratio

@@ -41,6 +41,29 @@ def replay(requests=60):
         memory.run(step)
 
 
+def truncated(window_size, keep):
+    options = replace(SMALL, window_size=window_size, yoco_mode="compact", yoco_prefill_keep_tokens=window_size)
+    scheduler = Scheduler(conversations(60, seed=3), options)
+    scheduler.config = replace(scheduler.config, yoco_prefill_keep_tokens=keep)  # the options refuse too few
+    memory = Memory(scheduler)
+    for step in scheduler:
+        memory.run(step)
+    assert scheduler.counts.finished == 60
+
+
+@pytest.mark.parametrize(("window_size", "keep"), [(4, 3), (4, 9), (2, 1), (1, 0), (40, 39)])
+def test_decode_after_truncation_reads_what_was_kept(window_size, keep):
+    """M-1 and I-42: with the last W - 1 tokens kept, the first decode row has its window."""
+    truncated(window_size, keep)
+
+
+@pytest.mark.parametrize(("window_size", "keep"), [(2, 0), (4, 2), (40, 38)])
+def test_decode_after_too_much_truncation_reads_cells_never_stored(window_size, keep):
+    """I-42: one token less than W - 1 is too few."""
+    with pytest.raises(AssertionError, match="read"):
+        truncated(window_size, keep)
+
+
 def test_memory_sees_a_replay_that_is_left_out(monkeypatch):
     """The simulation has teeth: a hit that trusts the ring without a replay is noticed at the first decode row."""
     original = Scheduler._hit
@@ -90,3 +113,11 @@ def test_memory_sees_a_state_slot_in_use(monkeypatch):
     monkeypatch.setattr(Scheduler, "_admit", doubling)
     with pytest.raises(AssertionError, match="read"):
         replay()
+
+
+def test_options_that_keep_too_few_tokens_are_refused():
+    """I-42, before a replay: with truncation that stores the kept rows alone."""
+    few = {"window_size": 4, "yoco_prefill_keep_tokens": 2}
+    replace(SMALL, yoco_mode="mask", **few)
+    with pytest.raises(ValueError, match="yoco_prefill_keep_tokens: 2: must be at least 3"):
+        replace(SMALL, yoco_mode="compact", **few)
