@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 from inputmeta import oracle
 from inputmeta.conformance.cases.model import Case
 from inputmeta.conformance.generate import Profile, batches
+from inputmeta.conformance.generate.repeatable import repeatable_draws
 from inputmeta.conformance.subjects.base import Subject
 
 ROUND_EXAMPLES = 100
@@ -66,7 +67,8 @@ def run_round(
     def example(case: Case) -> None:  # Hypothesis wants a function of our own
         use(case)
 
-    seed(seed_value * 1_000_003 + index)(draw(given(batches(profile))(example)))()
+    with repeatable_draws():
+        seed(seed_value * 1_000_003 + index)(draw(given(batches(profile))(example)))()
 
 
 def generated_cases(profile: Profile, seed_value: int, count: int) -> list[Case]:

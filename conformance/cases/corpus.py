@@ -93,13 +93,13 @@ def add_case(case: Case, folder: Path) -> Path:
     return target
 
 
-def slug(title: str) -> str:
-    """File name of a title: lower case, words joined by hyphens, at most 80 characters.
+def slug(title: str, most: int = 80) -> str:
+    """Name made of a title: lower case, words joined by hyphens, at most ``most`` characters of ASCII.
 
     >>> slug("F-NCQ: a chunk inside one group has one row")
     'f-ncq-a-chunk-inside-one-group-has-one-row'
     """
-    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:80].rstrip("-")
+    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:most].rstrip("-")
 
 
 def format_corpus(folder: Path, *, check: bool) -> list[Path]:

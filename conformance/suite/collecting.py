@@ -48,12 +48,12 @@ class SuiteModule(pytest.Module):
 
 
 def keywords(item: pytest.Function) -> set[str]:
-    """Formulas, tags and the file name that a test can be selected by."""
+    """Formulas, tags, the id and the file name that a test can be selected by."""
     from inputmeta import oracle  # noqa: PLC0415 - not before there is a suite to run
     from inputmeta.conformance.suite.session import CorpusCase  # noqa: PLC0415
 
     arguments = item.callspec.params
     case, field = arguments.get("case"), arguments.get("field")
     if isinstance(case, CorpusCase):
-        return {*case.case.tags, case.case.path, case.file.stem}
+        return {*case.case.tags, case.case.path, case.file.stem, case.id}
     return set(oracle.FIELDS[field].formulas) if isinstance(field, str) else set()

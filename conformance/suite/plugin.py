@@ -7,12 +7,14 @@ after the subject: ``--timeout`` belongs to another plugin that many have.
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from inputmeta.conformance.suite.options import FOLDER, PACKAGE, SUITE_NAMES, has_subject, open_session
+from inputmeta.conformance.suite.options import FOLDER, PACKAGE, SUITE, SUITE_NAMES, has_subject, open_session
 
 if TYPE_CHECKING:
     from inputmeta.conformance.suite.session import SuiteSession
@@ -74,6 +76,26 @@ def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Col
 
     kind = PackageFolder if path == PACKAGE else SuiteFolder
     return kind.from_parent(parent, path=path)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """What a subject prints is part of a report of ours: nothing of it is taken by a terminal for a command."""
+    report = yield
+    if item.nodeid.startswith(SUITE + "/"):
+        from inputmeta.conformance.console import readable  # noqa: PLC0415 - only where the suite runs
+
+        report.sections = [(name, readable(text)) for name, text in report.sections]
+    return report
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_warning_recorded(warning_message: warnings.WarningMessage, nodeid: str) -> None:
+    """As above, of what it warns of."""
+    if nodeid.startswith(SUITE + "/"):
+        from inputmeta.conformance.console import readable  # noqa: PLC0415 - only where the suite runs
+
+        warning_message.message = readable(str(warning_message.message))
 
 
 @pytest.fixture(scope="session")

@@ -12,13 +12,22 @@ import pytest
 from inputmeta import oracle
 from inputmeta.conformance.campaign.judging import opened
 from inputmeta.conformance.campaign.known import KnownFailures, KnownFailuresError
-from inputmeta.conformance.cases.corpus import load_corpus
+from inputmeta.conformance.cases.corpus import load_corpus, slug
 from inputmeta.conformance.cases.files import CaseError, case_id
 from inputmeta.conformance.cases.model import Case
+from inputmeta.conformance.console import readable
 from inputmeta.conformance.subjects import SubjectError
 from inputmeta.conformance.suite.generated import PathResults, Unit
 from inputmeta.conformance.suite.judgement import Record, Setup, fail
 from inputmeta.conformance.workers.target import Target
+
+
+MAX_TITLE = 48
+"""Characters of a case's title in the name of its test."""
+SHORT_ID = 8
+"""Characters of a case's id there."""
+CASE_PROPERTY = "case"
+"""Property of a test's report that holds the whole id."""
 
 
 @dataclass
@@ -67,6 +76,11 @@ class CorpusCase(NamedTuple):
     file: Path
     case: Case
 
+    @property
+    def name(self) -> str:
+        """What its test is called: its title and the beginning of its id, ASCII, at most 57 characters."""
+        return f"{slug(self.case.title, MAX_TITLE) or 'case'}-{self.id[:SHORT_ID]}"
+
 
 def corpus_cases(folder: Path) -> list[CorpusCase]:
     """The cases of a corpus in the order of their files.
@@ -78,9 +92,10 @@ def corpus_cases(folder: Path) -> list[CorpusCase]:
     cases: dict[str, CorpusCase] = {}
     for file, case in load_corpus(folder):
         found = CorpusCase(case_id(case), file, case)
-        if found.id in cases:
-            raise CaseError(f"{file}: the same case as {cases[found.id].file}")
-        cases[found.id] = found
+        # 32 bits of the id tell apart what people collect; two that they do not are as good as the same to a reader.
+        if found.id[:SHORT_ID] in cases:
+            raise CaseError(f"{file}: the same case as {cases[found.id[:SHORT_ID]].file}")
+        cases[found.id[:SHORT_ID]] = found
     return list(cases.values())
 
 
@@ -105,7 +120,7 @@ def start(config: pytest.Config, resources: ExitStack) -> SuiteSession:
         known = KnownFailures.load(file) if file else KnownFailures()
         run = resources.enter_context(opened(target, option("subject_save_dir"), known))
     except (KnownFailuresError, SubjectError, CaseError) as error:
-        raise pytest.Collector.CollectError(str(error)) from error
+        raise pytest.Collector.CollectError(readable(str(error))) from error
     return SuiteSession(Setup(run, option("subject_seed"), option("subject_examples"), option("subject_shrink")))
 
 

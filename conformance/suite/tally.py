@@ -13,8 +13,9 @@ import pytest
 
 from inputmeta import oracle
 from inputmeta.conformance.campaign.known import KnownFailures, KnownFailuresError
+from inputmeta.conformance.console import plain_text
 from inputmeta.conformance.suite.options import SUITE, corpus_folder
-from inputmeta.conformance.suite.session import all_fields, all_refusals, corpus_cases
+from inputmeta.conformance.suite.session import CASE_PROPERTY, all_fields, all_refusals, corpus_cases
 from inputmeta.conformance.version import VERSION
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class Tally:
         option = self.config.getoption
         what = option("subject") or option("subject_command")
         generated = f"{option('subject_examples')} batches a path, seed {option('subject_seed')}"
-        return f"inputmeta {VERSION}: subject {what}, {generated}"
+        return plain_text(f"inputmeta {VERSION}: subject {what}, {generated}")
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Producer) -> Scheduling | None:
@@ -64,18 +65,17 @@ class Tally:
             reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
             self.counts["skipped"] += 1
             self.skipped[reason.removeprefix("Skipped: ")] += 1
-            self._note_case(report.nodeid, ran=False)
+            self._note_case(report, ran=False)
         elif report.failed:
             self.counts["failed"] += 1
         elif report.when == "call":
             self.counts["known" if report.skipped else "passed"] += 1
         if report.when == "call" and not report.skipped:
-            self._note_case(report.nodeid, ran=True)
+            self._note_case(report, ran=True)
 
-    def _note_case(self, nodeid: str, *, ran: bool) -> None:
-        name, _, parameter = nodeid.rpartition("::")[2].partition("[")
-        if name == "test_case":
-            (self.known.ran if ran else self.known.left_out).add(parameter.removesuffix("]"))
+    def _note_case(self, report: pytest.TestReport, *, ran: bool) -> None:
+        ids = {str(value) for name, value in report.user_properties if name == CASE_PROPERTY}
+        (self.known.ran if ran else self.known.left_out).update(ids)
 
     @property
     def ran(self) -> int:

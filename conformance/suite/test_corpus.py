@@ -6,10 +6,11 @@ import pytest
 
 from inputmeta.conformance.campaign.failures import Failure
 from inputmeta.conformance.cases.files import CaseError
+from inputmeta.conformance.console import plain_text
 from inputmeta.conformance.subjects import SubjectError
 from inputmeta.conformance.suite.judgement import Judgement, Record, fail
 from inputmeta.conformance.suite.options import corpus_folder
-from inputmeta.conformance.suite.session import CorpusCase, SuiteSession, corpus_cases
+from inputmeta.conformance.suite.session import CASE_PROPERTY, CorpusCase, SuiteSession, corpus_cases
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -18,11 +19,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         cases = corpus_cases(corpus_folder(metafunc.config))
     except CaseError as error:
         raise pytest.Collector.CollectError(str(error)) from error
-    metafunc.parametrize("case", cases, ids=[case.id for case in cases])
+    metafunc.parametrize("case", cases, ids=[case.name for case in cases])
 
 
 def test_case(inputmeta_suite: SuiteSession, record_property: Record, case: CorpusCase) -> None:
     """Every step of the case conforms: its fields are what the oracle says, or it is refused as it should be."""
+    record_property(CASE_PROPERTY, case.id)
     record_property("title", case.case.title)
     inputmeta_suite.require(case.case.path)
     try:
@@ -30,7 +32,7 @@ def test_case(inputmeta_suite: SuiteSession, record_property: Record, case: Corp
     except SubjectError as error:
         fail([f"the subject could not be started again: {error}"])
     if judgement.messages:
-        judgement.messages.insert(0, f"{case.file.name}: {case.case.title}")
+        judgement.messages.insert(0, f"{plain_text(case.file.name)}: {case.case.title}")
     judgement.close(record_property)
     known = inputmeta_suite.setup.run.known
     if case.id in known.entries:
@@ -42,7 +44,7 @@ def judged(suite: SuiteSession, case: CorpusCase) -> Judgement:
     run = suite.setup.run
     outcome = run.session.run(case.case)
     if not outcome.ran:
-        pytest.skip(f"not claimed: {outcome.left_out}")
+        pytest.skip(plain_text(f"not claimed: {outcome.left_out}"))
     run.known.saw(case.case)
     mark = run.session.mark()
     judgement = Judgement()

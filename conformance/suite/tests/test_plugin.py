@@ -10,13 +10,14 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from xml.etree import ElementTree
 
+import msgspec
 import pytest
 
 from inputmeta import oracle
-from inputmeta.conformance.cases.corpus import bundled_corpus
+from inputmeta.conformance.cases.corpus import bundled_corpus, slug
 from inputmeta.conformance.cases.files import case_id, load_case, save_case
 from inputmeta.conformance.suite.scheduling import SuiteScheduling
-from inputmeta.conformance.suite.session import all_fields, all_refusals
+from inputmeta.conformance.suite.session import CorpusCase, all_fields, all_refusals, corpus_cases
 
 WRONG = "user_subjects:Wrong"
 SIGNATURE = "MISMATCH:F-POS:positions"
@@ -27,7 +28,7 @@ CASES = (
     "f-vis-a-rectangle-past-the-chunk-in-its-history-and-before-the-sequence",
 )
 SUBJECTS = '''
-import dataclasses, os
+import dataclasses, os, warnings
 from inputmeta.conformance.subjects.oracle import OracleSubject
 
 class Decode(OracleSubject):
@@ -55,6 +56,15 @@ class Dies(Decode):
     def build(self, request):
         if any(sequence.seqlen_k > 4 for sequence in request.sequences):
             os.abort()
+        return super().build(request)
+
+class Escapes(Decode):
+    """Prints, warns and answers with what a terminal takes for a command."""
+    def build(self, request):
+        print("\\x1b]0;printed\\x07\\x1b[2Jprinted")
+        warnings.warn("\\x1b[2Jwarned")
+        if request.sequences[0].seqlen_k > 4:
+            raise RuntimeError("\\x1b[2Jraised")
         return super().build(request)
 
 class Takes(Decode):
@@ -149,11 +159,17 @@ def ids(*names: str) -> list[str]:
     return [case_id(load_case(bundled_corpus() / f"{name}.json")) for name in names]
 
 
+def called(*names: str) -> list[str]:
+    """What the tests of cases of the corpus are called."""
+    loaded = [load_case(bundled_corpus() / f"{name}.json") for name in names]
+    return [f"{slug(case.title, 48)}-{case_id(case)[:8]}" for case in loaded]
+
+
 def every_name() -> set[str]:
     generated = [f"test_answer[{path}]" for path in oracle.PATHS]
     generated += [f"test_field[{path}-{field}]" for path, field in all_fields()]
     generated += [f"test_refusal[{path}-{condition}]" for path, condition in all_refusals()]
-    corpus = {f"inputmeta.conformance.suite.test_corpus.test_case[{name}]" for name in ids(*CASES)}
+    corpus = {f"inputmeta.conformance.suite.test_corpus.test_case[{name}]" for name in called(*CASES)}
     return corpus | {f"inputmeta.conformance.suite.test_generated.{name}" for name in generated}
 
 
@@ -168,7 +184,7 @@ def test_a_subject_that_conforms_passes_one_test_a_field_path_refusal_and_case(s
 
 def test_a_failure_names_the_field_and_says_what_a_report_says(wrong: Ended) -> None:
     assert wrong.code == 1
-    assert wrong.failing() == {"field[decode-positions]", f"case[{ids(CASES[0])[0]}]"}
+    assert wrong.failing() == {"field[decode-positions]", f"case[{called(CASES[0])[0]}]"}
     text = wrong.texts[FIELD]
     for line in (
         "MISMATCH:decode:F-POS:positions:value: in ",
@@ -281,7 +297,7 @@ def test_entries_that_no_longer_fail_fail_the_run(suite, tmp_path: Path) -> None
     file.write_text(f"{passing} – fixed – #7\n{SIGNATURE} – fixed – #8\n{'0' * 16} – gone – #9\n", encoding="utf-8")
     ended = suite("user_subjects:Decode", f"--known-failures={file}", "-n", "1")
     assert ended.code == 1
-    assert ended.failing() == {f"case[{passing}]"}
+    assert ended.failing() == {f"case[{called(CASES[0])[0]}]"}
     assert "[XPASS(strict)]" in "".join(ended.texts.values())
     assert f"FAILED {file}:2: {SIGNATURE}: not seen" in ended.output
     assert f"FAILED {file}:3: {'0' * 16}: no case of this run" in ended.output
@@ -290,10 +306,47 @@ def test_entries_that_no_longer_fail_fail_the_run(suite, tmp_path: Path) -> None
     assert "not met by this part of the suite" in part.output
 
 
+def test_names_of_cases_are_readable_and_bounded(tmp_path: Path) -> None:
+    case = load_case(bundled_corpus() / f"{CASES[0]}.json")
+    titles = {"Prompt: two chunks": "prompt-two-chunks-", "é…": "case-", "": "case-", "x" * 300: "x" * 48 + "-"}
+    for title, name in titles.items():
+        found = CorpusCase(case_id(case), tmp_path / "a.json", msgspec.structs.replace(case, title=title)).name
+        assert found == name + case_id(case)[:8]
+    names = [found.name for found in corpus_cases(bundled_corpus())]
+    assert len(set(names)) == len(names) > 200
+    assert all(name.isascii() and len(name) <= 57 for name in names)
+
+
+def test_a_case_is_found_by_its_id(suite) -> None:
+    (wanted,) = ids(CASES[1])
+    ended = suite("user_subjects:Decode", "-k", wanted)
+    assert len(ended.results) == 1
+
+
+def test_no_escape_reaches_a_terminal(suite, tmp_path: Path) -> None:
+    corpus = tmp_path / "corpus"
+    save_case(load_case(bundled_corpus() / f"{CASES[0]}.json"), corpus / "a\x1b[2J\nPASSED b\x1b]0;x\x07.json")
+    ended = suite("user_subjects:Escapes", f"--subject-corpus={corpus}", "-rA", "-v", "--color=no")
+    assert ended.code == 1
+    assert "\x1b" not in ended.output
+    assert "\x07" not in ended.output
+    assert "\nPASSED b" not in ended.output
+    for what in ("printed", "warned", "raised", "PASSED b"):
+        assert f"?[2J{what}" in ended.output or what in {"PASSED b"}
+    spread = suite("user_subjects:Escapes", f"--subject-corpus={corpus}", "-rA", "-v", "--color=no", "-n", "1")
+    assert "\x1b" not in spread.output
+    assert "?[2Jwarned" in spread.output
+
+
+def test_nothing_is_left_but_what_was_asked_for(suite) -> None:
+    ended = suite("oracle")
+    assert [path.name for path in ended.folder.iterdir() if path.name != ".benchmarks"] == ["junit.xml"]
+
+
 def test_tests_are_found_by_formula_and_tag(suite) -> None:
     ended = suite("user_subjects:Decode", "-k", "F-VIS or P-TABLE")
     names = {name.rpartition(".test_")[2] for name in ended.results}
-    assert {f"case[{name}]" for name in ids(*CASES[1:])} <= names
+    assert {f"case[{name}]" for name in called(*CASES[1:])} <= names
     assert "field[prompt-yoco_mask_swa_index_pivots]" in names
     assert "field[decode-positions]" not in names
 
