@@ -27,8 +27,8 @@ from inputmeta.conformance.check.report import MOST_NAMES, describe, describe_br
 from inputmeta.conformance.check.runner import Outcome
 from inputmeta.conformance.check.verdicts import Finding, Verdict
 from inputmeta.conformance.console import notice, plain_text, remark, say
-from inputmeta.conformance.exits import OutOfMemory
-from inputmeta.conformance.interrupts import Interrupted, held, noted
+from inputmeta.conformance.exits import OutOfMemory, code_for
+from inputmeta.conformance.interrupts import Interrupted, held, is_held, note, noted
 from inputmeta.conformance.subjects import Subject, SubjectError
 from inputmeta.conformance.version import VERSION
 from inputmeta.conformance.workers.target import Target
@@ -152,7 +152,7 @@ class Run:
         try:
             return [store_case(case, self.save_dir) for case in cases]
         except (Exception, Interrupted, OutOfMemory) as error:
-            notice(f"a failing case could not be saved: {reason_of(error)}")
+            unsaved(error)
             if self.session.journal is not None:
                 self.session.journal.unsaved = True
             return []
@@ -185,6 +185,15 @@ def reason_of(error: BaseException) -> str:
     """Why something could not be done, in one line; the type too, unless its text is made to be read."""
     text = " ".join(str(error).split())[:300]
     return text if isinstance(error, (CaseError, SubjectError, Interrupted)) else f"{type(error).__name__}: {text}"
+
+
+def unsaved(error: BaseException) -> None:
+    """A failing case could not be saved: it is told all the same, and a failure of the tool, which ends the run."""
+    reason = f"a failing case could not be saved: {reason_of(error)}"
+    if is_held():
+        note(reason, code_for(error))
+    else:
+        notice(reason)
 
 
 def as_line(case: Case) -> str:

@@ -53,6 +53,9 @@ FORMS = frozenset({"missing", "type", "dtype", "shape"})
 """Kinds of a finding on the form of a field."""
 CODE = re.compile(r"[A-Za-z0-9_-]+")
 
+RELATIONS = ("M-4", "M-5")
+"""What must hold between several builds of one batch (SPEC.md section 12), as findings name it."""
+
 
 class Signature(NamedTuple):
     """Identity of a finding across runs. ``str()`` is ``VERDICT:PATH:FORMULA:FIELD:KIND``, :meth:`parse` its inverse.
@@ -64,7 +67,7 @@ class Signature(NamedTuple):
     verdict: str
     path: str
     formula: str
-    """Formula or precondition; ``-`` without an answer to a valid batch."""
+    """Formula, precondition, or relation between builds; ``-`` without an answer to a valid batch."""
     field: str
     """Declared name; ``-`` for the step as a whole."""
     kind: str
@@ -86,7 +89,7 @@ class Signature(NamedTuple):
         if len(parts) != len(cls._fields):
             raise ValueError("want VERDICT:PATH:FORMULA:FIELD:KIND")
         found = cls(*parts)
-        formulas = {"-", *oracle.FORMULAS, *oracle.PRECONDITIONS}
+        formulas = {"-", *oracle.FORMULAS, *oracle.PRECONDITIONS, *RELATIONS}
         if found.verdict not in set(Verdict) - NO_FAILURES:
             raise ValueError(f"{found.verdict} is no verdict on a failure")
         for what, known in (("path", oracle.PATHS), ("formula", formulas), ("field", {"-", *oracle.FIELDS})):

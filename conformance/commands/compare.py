@@ -15,6 +15,7 @@ from inputmeta import oracle
 from inputmeta.conformance import exits
 from inputmeta.conformance.campaign.agreement import ANSWER, ORACLE, Agreement, Example, Groups, Tally
 from inputmeta.conformance.campaign.generated import claimed_paths, for_each_case, profile_for
+from inputmeta.conformance.campaign.judging import unsaved
 from inputmeta.conformance.cases.files import CaseError
 from inputmeta.conformance.cases.model import Case, Origin
 from inputmeta.conformance.cases.request import load_wanted, store_case
@@ -172,7 +173,8 @@ def field_lines(name: str, tally: Tally, targets: str, save_dir: Path, found_by:
             try:
                 path = store_case(msgspec.structs.replace(example.case, title=title, origin=origin), save_dir)
             except CaseError as error:
-                yield f"    not saved: {error}"
+                unsaved(error)
+                yield "    not saved"
                 continue
             yield f"    again  inputmeta compare {path} {targets}"
 

@@ -21,7 +21,6 @@ from inputmeta.conformance.suite.generated import PathResults, Unit
 from inputmeta.conformance.suite.judgement import Record, Setup, fail
 from inputmeta.conformance.workers.target import Target
 
-
 MAX_TITLE = 48
 """Characters of a case's title in the name of its test."""
 SHORT_ID = 8

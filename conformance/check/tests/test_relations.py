@@ -95,15 +95,20 @@ class Elsewhere(OracleSubject):
 @pytest.mark.parametrize(
     ("path", "mode", "subject", "signature"),
     [
-        ("prompt", "off", Elsewhere("positions_cp", lambda r: r.config.cp_rank == 1), "MISMATCH:M-4:-"),
-        ("prompt", "compact", Elsewhere("yoco_cp_boundary_index", lambda r: r.config.cp_rank == 1), "MISMATCH:M-4:-"),
+        ("prompt", "off", Elsewhere("positions_cp", lambda r: r.config.cp_rank == 1), "MISMATCH:prompt:M-4:-:-"),
+        (
+            "prompt",
+            "compact",
+            Elsewhere("yoco_cp_boundary_index", lambda r: r.config.cp_rank == 1),
+            "MISMATCH:prompt:M-4:-:-",
+        ),
         (
             "prompt",
             "compact",
             Elsewhere("yoco_mask_swa_index_pivots", lambda r: r.config.yoco_mode == "mask"),
-            "MISMATCH:M-5:-",
+            "MISMATCH:prompt:M-5:-:-",
         ),
-        ("decode", "off", Elsewhere("context_lens", lambda r: r.path == "decode_zos"), "MISMATCH:M-4:-"),
+        ("decode", "off", Elsewhere("context_lens", lambda r: r.path == "decode_zos"), "MISMATCH:decode:M-4:-:-"),
     ],
 )
 def test_a_case_is_held_to_what_other_builds_of_it_say(

@@ -125,7 +125,10 @@ def test_further_findings_are_brief_and_the_rest_is_named(captured: Path) -> Non
     assert output.count("MISMATCH: wrong value\n") == 1
     assert output.count("MISMATCH: wrong value, on the same batch\n") == 2
     assert output.count("  replay   ") == 1
-    assert output.splitlines()[-1] == "and 2 more: MISMATCH:F-CU:cu_seqlens_q, MISMATCH:F-BLOCKS:block_tables"
+    assert (
+        output.splitlines()[-1]
+        == "and 2 more: MISMATCH:decode:F-CU:cu_seqlens_q:value, MISMATCH:decode:F-BLOCKS:block_tables:value"
+    )
 
 
 def test_a_broken_sequence_is_marked(captured: Path) -> None:
@@ -158,7 +161,7 @@ def test_fuzz_names_the_root_too_and_it_alone(tmp_path: Path) -> None:
     assert "\nMISMATCH: wrong value\n  field    positions " in ended.output
     assert "  field    context_lens" not in ended.output
     # What follows is a failure all the same.
-    assert "MISMATCH:F-CTXLEN:context_lens" in written.read_text()
+    assert "MISMATCH:decode:F-CTXLEN:context_lens:value" in written.read_text()
 
 
 def test_a_known_root_hides_nothing_that_would_follow_from_it(captured: Path, tmp_path: Path) -> None:
@@ -167,7 +170,7 @@ def test_a_known_root_hides_nothing_that_would_follow_from_it(captured: Path, tm
     words = ["replay", str(captured), "--subject", "subjects_of_large_reports:Late", "--in-process"]
     ended = CliRunner().invoke(app, [*words, "--known-failures", str(known)])
     assert ended.exit_code == exits.DIFFERS
-    assert ended.output.count("KNOWN MISMATCH:F-POS:positions: late") == 1
+    assert ended.output.count("KNOWN MISMATCH:decode:F-POS:positions:value: late") == 1
     assert "MISMATCH: wrong value\n" in ended.output
 
 

@@ -71,7 +71,7 @@ def test_a_known_failure_is_no_failure_to_quiet(tmp_path: Path) -> None:
     known.write_text("MISMATCH:F-CTXLEN:context_lens – late – #1\n")
     mutant = ("--subject", "mutant:F-CTXLEN.before-this-row", "--in-process", "--known-failures", known)
     case = next(iter(sorted(bundled_corpus().glob("f-ctxlen*.json"))))
-    assert "KNOWN MISMATCH:F-CTXLEN" in run("replay", case, *mutant).output
+    assert "KNOWN MISMATCH:decode:F-CTXLEN" in run("replay", case, *mutant).output
     assert quiet("replay", case, *mutant).output == "1 cases: 0 passed, 0 failed, 0 unsupported, 1 known\n"
 
 

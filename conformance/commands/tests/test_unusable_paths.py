@@ -114,9 +114,16 @@ def test_a_device_that_is_full_is_a_failure_of_the_tool(at: Path, command: str) 
 
 
 def test_a_full_list_of_failures_is_a_failure_of_the_tool(at: Path) -> None:
-    ended = run("replay", CASE, *SUBJECT, "--write-known-failures", "/dev/full")
+    file = at / "known.toml"
+    with no_room():
+        ended = run("replay", CASE, *SUBJECT, "--write-known-failures", file)
     assert ended.exit_code == exits.TOOL_FAILED
-    assert ended.stderr == "inputmeta: /dev/full: No space left on device\n"
+    assert ended.stderr == f"inputmeta: {file}: {os.strerror(errno.EFBIG)}\n"
+
+
+def test_a_device_is_no_list_of_failures() -> None:
+    ended = run("replay", CASE, *SUBJECT, "--write-known-failures", "/dev/full")
+    assert (ended.exit_code, ended.stdout) == (exits.BAD_USAGE, "")
 
 
 def test_a_folder_that_can_be_made_is_not_made_yet(tmp_path: Path) -> None:

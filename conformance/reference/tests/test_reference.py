@@ -30,7 +30,7 @@ def test_every_field_of_drawn_batches(xp: ModuleType) -> None:
     coverage = Coverage()
 
     @settings(REPEATABLE, max_examples=examples)
-    @given(batches(Profile(invalid=0)))
+    @given(batches(Profile(invalid=0, varlen=False)))
     def check(case: Case) -> None:
         for index in range(len(case.steps)):
             request = step_request(case, index)
@@ -54,7 +54,7 @@ def test_every_valid_step_of_the_corpus(xp: ModuleType) -> None:
     for file, case in load_corpus(bundled_corpus()):
         for index in range(len(case.steps)):
             request = step_request(case, index)
-            if not request.violations():
+            if not request.violations() and (request.gather is None or request.gather.varlen is None):
                 assert differences(request, xp) == [], file.name
                 compared += 1
     assert compared > 150

@@ -45,10 +45,10 @@ def struck(subject: IsolatedSubject) -> Outcome:
 @pytest.mark.parametrize(
     ("how", "signature", "detail"),
     [
-        ("dies", "CRASH:SIGSEGV:-", "died by SIGSEGV"),
-        ("leaves-a-child", "CRASH:SIGSEGV:-", "died by SIGSEGV"),
-        ("ends-slowly", "CRASH:exit-3:-", "ended with exit code 3"),
-        ("ends-loudly", "CRASH:exit-3:-", "ended with exit code 3"),
+        ("dies", "CRASH:decode:-:-:SIGSEGV", "died by SIGSEGV"),
+        ("leaves-a-child", "CRASH:decode:-:-:SIGSEGV", "died by SIGSEGV"),
+        ("ends-slowly", "CRASH:decode:-:-:exit-3", "ended with exit code 3"),
+        ("ends-loudly", "CRASH:decode:-:-:exit-3", "ended with exit code 3"),
     ],
 )
 def test_a_death_is_read_from_the_process(how: str, signature: str, detail: str) -> None:
@@ -68,7 +68,7 @@ def test_a_death_between_two_cases_is_seen_although_a_child_keeps_the_pipes() ->
         os.kill(process.pid, signal.SIGABRT)
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         (finding,) = session.run(ONE_TOKEN).findings
-    assert finding.signature == "CRASH:SIGABRT:-"
+    assert finding.signature == "CRASH:decode:-:-:SIGABRT"
 
 
 class SlowReader(Worker):
@@ -118,7 +118,7 @@ def test_memory_that_children_share_counts_once() -> None:
 def test_memory_of_their_own_counts_for_each() -> None:
     with dying("forks-and-writes", memory_limit=250) as subject:
         (finding,) = struck(subject).findings
-    assert finding.signature == "CRASH:memory:-"
+    assert finding.signature == "CRASH:decode:-:-:memory"
 
 
 def test_a_process_that_is_gone_has_no_memory() -> None:

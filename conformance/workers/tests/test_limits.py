@@ -131,7 +131,7 @@ def test_a_subject_without_memory_is_told_as_such_with_the_limits() -> None:
         session = Session(subject)
         assert session.run(GOOD).findings == []
         (finding,) = session.run(BAD).findings
-        assert finding.signature == "CRASH:memory:-"
+        assert finding.signature == "CRASH:prompt:-:-:memory"
         assert finding.detail.startswith(
             "out of memory (limit 3000 MiB, RLIMIT_AS 4096 MiB): raised MemoryError: Unable to allocate"
         )
@@ -142,7 +142,7 @@ def test_a_subject_without_memory_is_told_as_such_with_the_limits() -> None:
 def test_in_process_too() -> None:
     with Target(subject=f"{HERE}:Greedy", in_process=True).open() as subject:
         (finding,) = Session(subject).run(BAD).findings
-        assert finding.signature == "CRASH:memory:-"
+        assert finding.signature == "CRASH:prompt:-:-:memory"
         assert finding.detail.startswith("out of memory: raised MemoryError: Unable to allocate")
 
 
@@ -158,7 +158,7 @@ def test_a_program_that_dies_of_it_is_told_with_the_limits(text: str) -> None:
 def test_a_view_that_looks_larger_than_memory_is_a_wrong_field() -> None:
     with Target(subject=f"{HERE}:Wide").open() as subject:
         (finding,) = Session(subject).run(GOOD).findings
-    assert finding.signature == "MISMATCH:F-POS:positions:type"
+    assert finding.signature == "MISMATCH:prompt:F-POS:positions:type"
     assert "array of <i4 [1048576, 1048576]" in finding.detail
 
 
