@@ -6,11 +6,11 @@ types below, and nothing in a case file is ever evaluated. Names and units are t
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
-SCHEMA = "inputmeta-case/1"
+SCHEMA: Final = "inputmeta-case/1"
 
 Path = Literal["prompt", "decode", "decode_zos"]
 

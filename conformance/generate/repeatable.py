@@ -27,7 +27,7 @@ def repeatable_draws() -> Iterator[None]:
     if not all(hasattr(providers, name) for name in (READER, CACHE, "Constants")):
         yield
         return
-    none = providers.Constants()
+    none = providers.Constants()  # type: ignore[attr-defined]
     kept = providers.CONSTANTS_CACHE
     with patch.object(providers, READER, lambda: none), patch.object(providers, CACHE, type(kept)(kept.max_size)):
         yield

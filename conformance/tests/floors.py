@@ -17,7 +17,7 @@ PACKAGE = "inputmeta.conformance"
 ROOT = Path(__file__).resolve().parents[1]
 
 FLOORS = (
-    ("commands", "suite", "gpu", "benchmarks", "mutants", "examples"),
+    ("commands", "suite", "gpu", "benchmarks", "mutants", "examples", "strikes"),
     ("campaign",),
     ("workers",),
     ("protocol", "trace"),

@@ -121,7 +121,7 @@ def test_fuzz_saves_the_steps_that_provoke_a_failure(tmp_path: Path) -> None:
     result = run("fuzz", "--subject", "mutant:every-7th-call", *arguments)
     assert result.exit_code == exits.DIFFERS
     assert "  label    only after earlier cases: 0 of 5 alone in fresh workers, 5 of 5 with 3 steps" in result.stdout
-    (command,) = replay_commands(result.stdout)
+    *_, command = replay_commands(result.stdout)
     assert len(load_case(Path(command[1])).steps) == 3
     assert run(*command).exit_code == exits.DIFFERS
 

@@ -42,7 +42,7 @@ def test_a_seed_does_not_depend_on_what_else_is_loaded(tmp_path: Path) -> None:
 
 def test_other_tests_in_the_process_keep_their_constants() -> None:
     before = getattr(providers, READER), getattr(providers, CACHE)
-    with pytest.raises(ZeroDivisionError), repeatable_draws():
+    with pytest.raises(ZeroDivisionError), repeatable_draws():  # noqa: PT012 - looked at from within
         assert getattr(providers, READER) is not before[0]
         assert find(st.integers(0, 10**6), lambda value: value > 500, settings=settings(database=None)) == 501
         raise ZeroDivisionError

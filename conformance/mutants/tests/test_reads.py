@@ -27,9 +27,8 @@ PLANTS = {
 
 def planted() -> list[tuple[str, Subject]]:
     """Subjects with a fault in one formula that a finding can name, and the formula."""
-    named = {
-        name for field in oracle.FIELDS.values() for name in (*field.formulas, *dict(field.other_formulas).values())
-    }
+    fields = oracle.FIELDS.values()
+    named = {name for field in fields for name in (*field.formulas, *dict(field.other_formulas).values())}
     mutants = [m for m in MUTANTS.values() if m.in_process and m.formula in named and m.make is not None]
     copies = {name: copy_with(f"oracle_for_reads_{name[2:]}", *plant) for name, plant in PLANTS.items()}
     return [(m.formula, m.make()) for m in mutants] + [(name, OracleSubject(copy)) for name, copy in copies.items()]
