@@ -14,6 +14,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 import msgspec
 import psutil
@@ -114,6 +115,7 @@ def started(strike: Strike, files: Files, paths: dict[str, str], mark: str) -> S
             cwd=files.work,
             env=environment,
             start_new_session=True,
+            bufsize=0,
         )
     run = Started(process)
     for pipe, into, most in (
@@ -121,19 +123,19 @@ def started(strike: Strike, files: Files, paths: dict[str, str], mark: str) -> S
         (process.stderr, run.err, None),
     ):
         if pipe is not None:
-            run.readers.append(threading.Thread(target=read_into, args=(pipe.fileno(), into, most), daemon=True))
+            run.readers.append(threading.Thread(target=read_into, args=(pipe, into, most), daemon=True))
             run.readers[-1].start()
     return run
 
 
-def read_into(descriptor: int, into: bytearray, most: int | None) -> None:
+def read_into(pipe: IO[bytes], into: bytearray, most: int | None) -> None:
     """Read to the end, or close after so many bytes."""
-    while most is None or len(into) < most:
-        data = os.read(descriptor, 65536 if most is None else most - len(into))
-        if not data:
-            return
-        into += data
-    os.close(os.dup2(os.open(os.devnull, os.O_RDONLY), descriptor))
+    with pipe:
+        while most is None or len(into) < most:
+            data = pipe.read(65536 if most is None else most - len(into))
+            if not data:
+                return
+            into += data
 
 
 def watch(strike: Strike, runs: list[Started], files: Files, observed: Observed, mark: str) -> None:
