@@ -112,7 +112,7 @@ def killed_after_finding(rng: random.Random) -> Strike:
 
 def worker_struck(rng: random.Random) -> Strike:
     """A signal to a worker: the verdict is on the subject, and no run ends by it."""
-    number = rng.choice([signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV, signal.SIGSTOP])
+    number = rng.choice([signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV, signal.SIGABRT])
     arguments = ("fuzz", *subject("Slow"), "--seconds", "5", "--timeout", "2", "--seed", str(rng.randrange(99)))
     verdicts = frozenset({"CRASH", "FLAKY", "HANG"})
     codes = frozenset({0, 1, exits.NO_SUBJECT})

@@ -102,9 +102,9 @@ def test_a_plan_depends_on_its_seed_alone() -> None:
 
 def test_a_strike_of_every_kind_does_nothing_wrong() -> None:
     """Three at once: they wait more than they work."""
-    planned = [shortened(strike(3, index)) for index in range(len(KINDS))]
+    planned = [shortened(strike(5, index)) for index in range(len(KINDS))]
     with ThreadPoolExecutor(3) as pool:
-        observed = list(pool.map(carry_out, planned, [3] * len(planned)))
+        observed = list(pool.map(carry_out, planned, [5] * len(planned)))
     found = [(each.kind, fault) for each, seen in zip(planned, observed, strict=True) for fault in faults(each, seen)]
     assert found == []
 
