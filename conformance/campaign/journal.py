@@ -25,7 +25,7 @@ from typing import Annotated
 
 import msgspec
 
-from inputmeta.conformance.cases.files import MAX_FILE_BYTES, CaseError, case_size, decode_case
+from inputmeta.conformance.cases.files import MAX_FILE_BYTES, CaseError, case_id, case_size, decode_case
 from inputmeta.conformance.cases.model import Case, Origin, Text
 from inputmeta.conformance.cases.request import store_case
 from inputmeta.conformance.version import VERSION
@@ -207,7 +207,10 @@ def left_behind(lines: Iterator[bytes]) -> list[Case]:
             known = failed.get(entry.signature)
             if known is None or case_size(last) < case_size(known):
                 failed[entry.signature] = last
-    kept = [titled(case, f"interrupted run: {signature}") for signature, case in failed.items()]
+    shown: dict[str, tuple[Case, list[str]]] = {}
+    for signature, case in failed.items():  # a case that shows several is one file
+        shown.setdefault(case_id(case), (case, []))[1].append(signature)
+    kept = [titled(case, f"interrupted run: {', '.join(signatures)}") for case, signatures in shown.values()]
     if last is not None and last not in failed.values():
         kept.append(titled(last, "interrupted run: the last case"))
     return kept

@@ -142,15 +142,45 @@ def run_case(case: Case, subject: Subject) -> Outcome:
 def contradictions(subject: Subject, step: ValidStep) -> Iterator[Finding]:
     """Where several builds of a valid step contradict each other (M-4, M-5), within what the subject claims."""
     request = dataclasses.replace(step.request, max_num_blocks=None, gather=None)
-    for name, holds in relations_of(subject, request):
+    for name, holds in relations_of(Asked(subject), request):
         try:
             holds()
         except RelationError as error:
             yield Finding(Verdict.MISMATCH, step.index, None, name, str(error))
         except SubjectError:
             raise
-        except Exception as error:  # another rank, mode or path of a valid batch was refused, or not answered
-            yield failure_finding(error, step.index)
+        except NotBuilt as error:  # another rank, mode or path of a valid batch
+            yield error.finding(step.index)
+        except Exception as error:  # what was built there has not the form that the relation reads
+            detail = f"cannot be held against other builds: {type(error).__name__}: {error}"
+            yield Finding(Verdict.MISMATCH, step.index, None, name, detail)
+
+
+class NotBuilt(Exception):  # noqa: N818 - an answer about the subject
+    """A subject did not answer a batch that a relation needs; its cause says why."""
+
+    def finding(self, step: int) -> Finding:
+        """As a finding."""
+        assert self.__cause__ is not None
+        return failure_finding(self.__cause__, step)
+
+
+class Asked:
+    """A subject whose failures to build are told from those of whoever reads what it built."""
+
+    def __init__(self, subject: Subject) -> None:
+        self.name, self.capabilities = subject.name, subject.capabilities
+        self._build = subject.build
+
+    def build(self, request: Request) -> Result:
+        """The subject's answer. Raises NotBuilt."""
+        try:
+            with at_once():
+                return self._build(request)
+        except SubjectError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise NotBuilt from error
 
 
 def merge_passes(passes: list[list[Finding]]) -> list[Finding]:

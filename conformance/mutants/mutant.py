@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from inputmeta import oracle
 from inputmeta.conformance.cases.request import Request
-from inputmeta.conformance.check.verdicts import Signature
+from inputmeta.conformance.check.verdicts import RELATIONS, Signature
 from inputmeta.conformance.subjects.base import Result, Subject
 from inputmeta.conformance.subjects.oracle import OracleSubject
 
@@ -95,6 +95,10 @@ class Mutant:
         True
         """
         return Signature.parse(signature).short.startswith(tuple(self.declared.split(" or ")))
+
+    def may_show(self, signature: str) -> bool:
+        """Whether it fits, or is a relation between builds, which a wrong value breaks as well."""
+        return self.fits(signature) or Signature.parse(signature).formula in RELATIONS
 
 
 MUTANTS: dict[str, Mutant] = {}

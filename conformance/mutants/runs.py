@@ -121,11 +121,18 @@ def run(
             rounds=1 if passes else MAX_ROUNDS,
             shrink_seconds=shrink_seconds,
         )
-        smallest = min(campaign.failures.values(), key=lambda failure: failure.size, default=None)
+        smallest = smallest_of(mutant, campaign)
         if smallest is None:
             return passed(mutant, campaign)
         seen = Examiner(session).examine(smallest) if examine else None
     return told(mutant, campaign, smallest, seen)
+
+
+def smallest_of(mutant: Mutant, campaign: Campaign) -> Failure | None:
+    """The smallest failure, of the declared signature if there is one: it may break a relation on a smaller case."""
+    failures = list(campaign.failures.values())
+    declared = [failure for failure in failures if mutant.fits(failure.finding.signature)]
+    return min(declared or failures, key=lambda failure: failure.size, default=None)
 
 
 def lacks_a_device(mutant: Mutant) -> bool:
@@ -143,7 +150,7 @@ def told(mutant: Mutant, campaign: Campaign, smallest: Failure, seen: Examined |
     """The smallest failure as it would be reported; right if all others are of the declared signature as well."""
     finding, case = (smallest.finding, smallest.case) if seen is None else (seen.finding, seen.case)
     others = {failure.finding.signature for failure in campaign.failures.values()} - {smallest.finding.signature}
-    right = mutant.fits(finding.signature) and all(mutant.fits(signature) for signature in others)
+    right = mutant.fits(finding.signature) and all(mutant.may_show(signature) for signature in others)
     if mutant.make is None:  # else it may be wrong for another reason: it is right until it spoils an answer
         right = right and campaign.verdicts[Verdict.PASS] > 0
     return Run(

@@ -233,3 +233,14 @@ def test_stored_failures_are_synced_with_their_folder(tmp_path: Path, monkeypatc
     store(tmp_path)
     assert synced[1:] == [tmp_path]
     assert synced[0].parent == tmp_path
+
+
+def test_a_case_that_shows_two_findings_is_recovered_with_both(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal.sent(1, BAD)
+    journal.failed("CRASH:decode:-:-:raised")
+    journal.failed("CRASH:decode:P-INT32:-:raised")
+    journal.close(keep=True)
+    (file,), problems = recover(tmp_path)
+    assert problems == []
+    assert load_case(file).title == "interrupted run: CRASH:decode:-:-:raised, CRASH:decode:P-INT32:-:raised"

@@ -14,7 +14,7 @@ from inputmeta.conformance.cases.model import Case
 from inputmeta.conformance.generate import Profile, batches
 
 WORKER = Path(__file__).with_name("broadcast_worker.py")
-PROFILE = Profile(max_cp_size=4, invalid=0, tiers=("small",))
+PROFILE = Profile(max_cp_size=4, invalid=0, tiers=("small",), varlen=False)
 
 
 Group = Callable[[int, str], list[str | None]]

@@ -12,7 +12,7 @@ from .common import REPEATABLE
 
 SMALL = ("small",)
 PROFILES = {
-    "everything": (Profile(), 1800),
+    "everything": (Profile(), 2400),
     "plain prompt": (Profile(("prompt",), max_cp_size=1, yoco_modes=("off",), invalid=0, tiers=SMALL), 400),
     "decode": (Profile(("decode",), invalid=0), 400),
     "zos": (Profile(("decode_zos",), max_cp_size=1, invalid=0, tiers=SMALL), 700),
