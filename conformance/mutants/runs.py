@@ -76,7 +76,8 @@ class Run(msgspec.Struct):
 
 def target_of(mutant: Mutant) -> Target:
     """The mutant as the command line would name it."""
-    timeout = HANG_SECONDS if mutant.declared.endswith(":timeout") else PATIENCE
+    waits = mutant.declared.endswith((":timeout", ":eof"))
+    timeout = HANG_SECONDS if waits else PATIENCE
     memory = HOG_MIB if mutant.kind == "MEMORY" else MEMORY_MIB
     if mutant.make is None:
         return Target(command=shlex.join(mutant.command), timeout=timeout, memory_limit=memory)
