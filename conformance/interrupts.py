@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -94,9 +95,17 @@ def watched() -> Iterator[None]:
         yield
         return
     before = {number: signal.signal(number, _strike) for number in SIGNALS if not _is_ignored(number)}
+    hook = sys.unraisablehook
+
+    def drop(unraisable: sys.UnraisableHookArgs) -> None:
+        if not isinstance(unraisable.exc_value, Interrupted):
+            hook(unraisable)
+
+    sys.unraisablehook = drop  # what a callback dropped is noted: the user need not see its traceback
     try:
         yield
     finally:
+        sys.unraisablehook = hook
         for number, handler in before.items():
             signal.signal(number, handler)
         _state.noted, _state.holding = None, False

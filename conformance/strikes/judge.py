@@ -51,7 +51,8 @@ def mislabelled(strike: Strike, observed: Observed) -> list[str]:
         if strike.codes == {exits.DIFFERS} and not said:
             wrong.append("differs, and no verdict is told")
     if "Traceback" in observed.err and not may_trace(strike, observed):
-        wrong.append(f"a traceback: {last_line(observed)}")
+        lines = observed.err[observed.err.index("Traceback") :].splitlines()
+        wrong.append(f"a traceback: {next((line for line in lines[1:] if not line.startswith(' ')), lines[-1])}")
     if "\x1b" in observed.out or "\x07" in observed.out:
         wrong.append("an escape in stdout")
     return wrong

@@ -60,7 +60,7 @@ def test_a_signal_raises_where_it_may_and_gives_the_exit_code(number: int) -> No
     assert signal.getsignal(number) is before
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
 def test_a_signal_that_a_callback_swallows_is_seen_at_the_next_case() -> None:
     class Thing:
         pass
