@@ -42,8 +42,8 @@ class _Manner:
 
     quiet: bool = False
     styles: Mapping[str, str] = field(default_factory=dict)
-    output_lost: bool = False
-    """Whether stdout takes no more: what is still to be said goes to stderr."""
+    lost: interrupts.Interrupted | None = None
+    """What ends the run in which stdout takes no more: until its end what is to be said goes to stderr."""
 
 
 _manner = _Manner()
@@ -109,7 +109,7 @@ def say(text: str) -> None:
 
     A stdout that takes no more ends the run; where it keeps findings, what is still to be said goes to stderr.
     """
-    if _manner.output_lost:
+    if _manner.lost is not None and _manner.lost is interrupts.noted():
         notice(text)
         return
     try:
@@ -123,7 +123,7 @@ def say(text: str) -> None:
             if not closed:
                 notice(str(ended))
             raise SystemExit(ended.code) from error
-        _manner.output_lost = True
+        _manner.lost = ended
         notice(text)
 
 

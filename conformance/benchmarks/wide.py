@@ -12,7 +12,7 @@ import numpy as np
 
 from inputmeta import oracle
 
-from .workloads import VOCABULARY, Workload, integers
+from .workloads import VOCABULARY, Workload, integers, standard_config
 
 LONGEST = 131_072
 GROUP = 8
@@ -21,17 +21,11 @@ GROUP = 8
 
 def wide_config(**changes: object) -> oracle.MetadataConfig:
     """Constants of a real engine: blocks of 128, W = 128, a ring of 192, two dense ratios and a sparse one."""
-    config = oracle.MetadataConfig(
-        block_size=128,
+    config = replace(
+        standard_config(LONGEST),
         dense_ratios=(4, 128),
         sparse_ratios=(1,),
-        window_size=128,
-        swa_block_size=192,
-        max_model_len=LONGEST,
-        max_ngram_size=3,
-        pad_token=2,
         image_sentinel=7,
-        lookup_table=integers(np.arange(VOCABULARY, dtype=np.int32)[::-1].copy()),
         yoco_prefill_keep_tokens=200,
     )
     return replace(config, **changes)  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
@@ -104,9 +104,7 @@ class Examiner:
         The first run of a hang has the full time-out, the others the short one: they only repeat what it found.
         """
         fresh, fresh_times, found = 0, 0, None
-        for index in range(self.times):
-            if index and time.monotonic() >= self._last:
-                break
+        for index in self._turns(at_least=1):
             fresh_times += 1
             again = self._fails([], case, signature, hurry=index > 0)
             fresh += again is not None
@@ -117,21 +115,24 @@ class Examiner:
         warm = warm_times = 0
         self._renew()
         with self._haste(signature):
-            for _ in range(self.times):
-                if time.monotonic() >= self._last:
-                    break
+            for _ in self._turns():
                 warm_times += 1
                 outcome = self.session.run(case)
                 warm += any(seen.signature == signature for seen in outcome.findings)
         return Replays(fresh, warm, fresh_times, warm_times), found
 
+    def _turns(self, at_least: int = 0) -> Iterator[int]:
+        """The numbers of so many replays as were asked for, while there is time."""
+        for index in range(self.times):
+            if index >= at_least and time.monotonic() >= self._last:
+                return
+            yield index
+
     def _in_process(self, failure: Failure) -> Examined:
         """Without workers there is one process, and it is warm."""
         signature = failure.finding.signature
         count = times = 0
-        for index in range(self.times):
-            if index and time.monotonic() >= self._last:
-                break
+        for _ in self._turns(at_least=1):
             times += 1
             count += any(seen.signature == signature for seen in self.session.run(failure.case).findings)
         note = f"{count} of {times} in this process"
@@ -182,8 +183,7 @@ class Examiner:
 
         if any(case.gather):  # its inputs are those of all sequences
             return case, found
-        places = [(index, place) for index, step in enumerate(case.steps) for place in range(len(step))]
-        fewer = with_only(case, shortest(places, provokes))
+        fewer = with_only(case, shortest(places_of(case), provokes))
         again = self._steady([], fewer, signature)
         return (case, found) if again is None else (fewer, again)
 
@@ -280,13 +280,18 @@ def cut_down(session: Session, failure: Failure, seconds: float = CUT_SECONDS) -
             best = replace(failure, finding=found, case=fewer, beside=frozenset(seen.signature for seen in findings))
         return found is not None
 
-    every = [(index, place) for index, step in enumerate(case.steps) for place in range(len(step))]
+    every = places_of(case)
     if any(case.gather) or len(every) < 2:
         return failure
     likely = [(failure.finding.step, place) for place in sequences_at_fault(case, failure.finding)[:1]]
     if not likely or not provokes(likely):
         shortest(every, provokes)
     return best
+
+
+def places_of(case: Case) -> list[tuple[int, int]]:
+    """Step and place in it of every sequence."""
+    return [(index, place) for index, step in enumerate(case.steps) for place in range(len(step))]
 
 
 def with_only(case: Case, places: Sequence[tuple[int, int]]) -> Case:

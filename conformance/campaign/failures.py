@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 
 from inputmeta.conformance.campaign.session import NO_MARK, Mark
 from inputmeta.conformance.cases.files import case_size
-from inputmeta.conformance.cases.model import Case
-from inputmeta.conformance.cases.request import oracle_config
+from inputmeta.conformance.cases.model import Case, oracle_config
 from inputmeta.conformance.check.verdicts import Finding, declared
 
 
@@ -46,23 +45,24 @@ class Failure:
         return case_size(self.case)
 
 
+def seen_on(case: Case, findings: Sequence[Finding], mark: Mark = NO_MARK, seconds: float = 0.0) -> list[Failure]:
+    """The failures that a case shows together, at their first sight."""
+    beside = frozenset(finding.signature for finding in findings)
+    return [Failure.seen(finding, case, mark, seconds, beside) for finding in findings]
+
+
 class Failures(dict[str, Failure]):
     """Failures by signature."""
 
-    def note(
-        self,
-        finding: Finding,
-        case: Case,
-        mark: Mark = NO_MARK,
-        seconds: float = 0.0,
-        beside: frozenset[str] = frozenset(),
-    ) -> None:
-        """Keep the finding if it is the first of its signature, or on the smallest case."""
-        known = self.get(finding.signature)
+    def note(self, seen: Failure) -> None:
+        """Keep a failure if it is the first of its signature; of a later one the smallest case."""
+        signature = seen.finding.signature
+        known = self.get(signature)
         if known is None:
-            self[finding.signature] = Failure.seen(finding, case, mark, seconds, beside)
-        elif case_size(case) < known.size:
-            self[finding.signature] = replace(known, finding=finding, case=case, mark=mark, beside=beside)
+            self[signature] = seen
+        elif seen.size < known.size:
+            changes = {name: getattr(seen, name) for name in ("finding", "case", "mark", "beside")}
+            self[signature] = replace(known, **changes)
 
     def by_size(self) -> list[Failure]:
         """The smallest case first."""

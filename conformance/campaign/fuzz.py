@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from hypothesis import event
 from hypothesis.errors import HypothesisException
 
-from inputmeta.conformance.campaign.failures import Failures
+from inputmeta.conformance.campaign.failures import Failures, seen_on
 from inputmeta.conformance.campaign.generated import run_round
 from inputmeta.conformance.campaign.known import KnownFailure, KnownFailures
 from inputmeta.conformance.campaign.session import Session
@@ -91,22 +91,22 @@ class Campaign:
             self.verdicts[Verdict.PASS] += 1
         self.known.saw(case, ran=outcome.ran)
         new = []
-        beside = frozenset(finding.signature for finding in outcome.findings)
-        for finding in outcome.findings:
+        for failure in seen_on(case, outcome.findings, self.session.mark(), seconds):
+            finding = failure.finding
             entry = self.known.match(finding, case)
             self.verdicts[Verdict.KNOWN if entry else finding.verdict] += 1
             if entry:
                 self.known_seen[finding.signature] = entry
             elif finding.signature not in self.passed_over:
                 new.append(finding)
-                self.failures.note(finding, case, self.session.mark(), seconds, beside)
+                self.failures.note(failure)
         return new
 
-    def reduce_from(self, now: float, end: float | None, seconds: float | None) -> float:
+    def reduce_from(self, now: float, begin: float, end: float | None) -> float:
         """Something failed: when shrinking has to end. Of the time that is left the rest is for labelling."""
-        if end is None or seconds is None:
+        if end is None:
             return now + self.shrink_seconds
-        self.deadline = max(end, now + min(LATE_SHARE * seconds, LATE_SECONDS))
+        self.deadline = max(end, now + min(LATE_SHARE * (end - begin), LATE_SECONDS))
         return now + min(self.shrink_seconds, SHRINK_SHARE * (self.deadline - now))
 
 
@@ -144,7 +144,7 @@ def fuzz(
     begin = time.monotonic()
     end = None if seconds is None else begin + seconds
     for index in range(rounds):
-        _run_round(campaign, index, begin, seconds, on_case)
+        _run_round(campaign, index, begin, end, on_case)
         campaign.seconds = time.monotonic() - begin
         if campaign.failures or campaign.interrupted or (end is not None and time.monotonic() >= end):
             break
@@ -152,10 +152,9 @@ def fuzz(
 
 
 def _run_round(
-    campaign: Campaign, index: int, begin: float, seconds: float | None, on_case: Callable[[Campaign], None]
+    campaign: Campaign, index: int, begin: float, end: float | None, on_case: Callable[[Campaign], None]
 ) -> None:
     """One Hypothesis run; failures end up in the campaign."""
-    end = None if seconds is None else begin + seconds
     shrink_end: float | None = None
     hurry = ExitStack()
 
@@ -183,7 +182,7 @@ def _run_round(
                 event(name)
         on_case(campaign)
         if new:
-            shrink_end = shrink_end or campaign.reduce_from(time.monotonic(), end, seconds)
+            shrink_end = shrink_end or campaign.reduce_from(time.monotonic(), begin, end)
             if any(finding.verdict is Verdict.HANG for finding in new):
                 hurry.enter_context(campaign.session.hurried())
             raise exception_class(new[0].signature)(new[0])

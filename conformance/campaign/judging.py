@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from inputmeta.conformance.campaign.examine import TIMES, Examined, Examiner
-from inputmeta.conformance.campaign.failures import Failure, roots
+from inputmeta.conformance.campaign.failures import Failure, roots, seen_on
 from inputmeta.conformance.campaign.journal import Journal, recover
 from inputmeta.conformance.campaign.known import KnownFailure, KnownFailures
 from inputmeta.conformance.campaign.session import Session
@@ -304,9 +304,7 @@ def run_cases(
 
 def report_findings(run: Run, file: Path | None, case: Case, outcome: Outcome, *, examine: bool) -> list[str]:
     """Report the findings on a case, those that are known in a line; the signatures of the others."""
-    mark = run.session.mark()
-    beside = frozenset(finding.signature for finding in outcome.findings)
-    failures = [Failure.seen(finding, case, mark, beside=beside) for finding in outcome.findings]
+    failures = seen_on(case, outcome.findings, run.session.mark())
     heading = f"{plain_text(file.name)}: {case.title}" if examine and file is not None else ""
     return tell(run, failures, file=file, examine=examine, heading=heading)
 
@@ -326,16 +324,20 @@ def tell(
     Of several on one case the first is described in full, the next ones briefly, and the rest are named. ``heading``:
     said before the first. The other arguments as of :meth:`Run.judge`. Returns the signatures that no entry knows.
     """
-    known = [failure for failure in failures if run.known.match(failure.finding, failure.case) is not None]
+    known: list[Failure] = []
+    unknown: list[Failure] = []
+    for failure in failures:
+        (unknown if run.known.match(failure.finding, failure.case) is None else known).append(failure)
     new: list[str] = []
     described: Counter[str] = Counter()
     unsaid: list[str] = []
     told_apart: list[tuple[Failure, Sequence[Failure]]] = [
         *((failure, ()) for failure in known),
-        *((root.failure, root.follow) for root in roots([failure for failure in failures if failure not in known])),
+        *((root.failure, root.follow) for root in roots(unknown)),
     ]
     for index, (failure, follow) in enumerate(told_apart):
-        same = described[case_id(failure.case)]
+        shown = case_id(failure.case)
+        same = described[shown]
         told = run.judge(
             failure,
             origin=origin,
@@ -357,7 +359,7 @@ def tell(
         signatures += [other.finding.signature for other in follow]
         run.failing |= set(signatures) if file is None else set()
         new += signatures
-        described[case_id(failure.case)] += 1
+        described[shown] += 1
         if same < MOST_DESCRIBED:
             say(f"\n{told}" if file is None and not same else str(told))
         else:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from inputmeta import oracle
-from inputmeta.conformance.campaign.failures import Failures
+from inputmeta.conformance.campaign.failures import Failures, seen_on
 from inputmeta.conformance.cases.model import Case
 from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.check.compare import compare_fields
@@ -98,12 +98,11 @@ def replay_trace(
         except Interrupted:
             break
         result.differing_steps += bool(findings)
-        new = [found for found in findings if found.signature not in result.failures]
-        if new:
+        if any(found.signature not in result.failures for found in findings):
             case = step_case(step, config, options.seed)
-            beside = frozenset(found.signature for found in findings)
-            for found in new:
-                result.failures.note(found.at_step(0), case, beside=beside)
+            for failure in seen_on(case, [found.at_step(0) for found in findings]):
+                if failure.finding.signature not in result.failures:
+                    result.failures.note(failure)
         result.seconds = time.perf_counter() - started
         if on_step is not None:
             on_step(step, result)

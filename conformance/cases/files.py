@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from inputmeta import oracle
-from inputmeta.conformance.cases.model import Case, Cell, Gather, Sequence
+from inputmeta.conformance.cases.model import Case, Cell, Gather, Sequence, oracle_config, oracle_sequences
 from inputmeta.conformance.console import plain_text
 
 MAX_FILE_BYTES = 64 * 2**20
@@ -251,9 +251,7 @@ def _check_varlen(case: Case, gather: Gather, step: tuple[Sequence, ...], where:
     varlen = gather.varlen
     if varlen is None:
         return
-    config = oracle.MetadataConfig(**{name: getattr(case.config, name) for name in case.config.__struct_fields__})
-    names = Sequence.__struct_fields__
-    sequences = [oracle.SequenceMetadata(**{name: getattr(sequence, name) for name in names}) for sequence in step]
+    config, sequences = oracle_config(case.config), oracle_sequences(step)
     if not oracle.violations(case.path, config, sequences):
         for problem in oracle.varlen_problems(config, sequences, gather, varlen):
             raise CaseError(f"at {where}: {problem}")

@@ -10,6 +10,8 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
+from inputmeta import oracle
+
 SCHEMA: Final = "inputmeta-case/1"
 
 Path = Literal["prompt", "decode", "decode_zos"]
@@ -138,3 +140,14 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     expected: tuple[StepExpected, ...] = ()
     tags: tuple[Text, ...] = ()
     origin: Origin = Origin()
+
+
+def oracle_config(config: Config) -> oracle.MetadataConfig:
+    """A case's configuration as the oracle's type."""
+    return oracle.MetadataConfig(**{name: getattr(config, name) for name in config.__struct_fields__})
+
+
+def oracle_sequences(step: tuple[Sequence, ...]) -> list[oracle.SequenceMetadata]:
+    """One step's sequences as the oracle's type."""
+    names = Sequence.__struct_fields__
+    return [oracle.SequenceMetadata(**{name: getattr(sequence, name) for name in names}) for sequence in step]

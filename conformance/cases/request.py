@@ -12,8 +12,17 @@ import numpy as np
 
 from inputmeta import oracle
 from inputmeta.conformance.cases.files import MAX_EXPECTED_CELLS, CaseError, case_cells, case_id, load_case, save_case
-from inputmeta.conformance.cases.model import Array, Case, Cell, Config, Gather, Path, Refusal, StepExpected
-from inputmeta.conformance.cases.model import Sequence as CaseSequence
+from inputmeta.conformance.cases.model import (
+    Array,
+    Case,
+    Cell,
+    Gather,
+    Path,
+    Refusal,
+    StepExpected,
+    oracle_config,
+    oracle_sequences,
+)
 
 MAX_EXPANDED_CELLS = 2**16
 """Largest expansion, in cells, that a case builds: 32,768 rows at ratio 1 and 128 K of context would be 16 GiB."""
@@ -49,17 +58,6 @@ class Request:
             gather=self.gather,
             max_num_blocks=self.max_num_blocks,
         )
-
-
-def oracle_config(config: Config) -> oracle.MetadataConfig:
-    """A case's configuration as the oracle's type."""
-    return oracle.MetadataConfig(**{name: getattr(config, name) for name in config.__struct_fields__})
-
-
-def oracle_sequences(step: tuple[CaseSequence, ...]) -> list[oracle.SequenceMetadata]:
-    """One step's sequences as the oracle's type."""
-    names = CaseSequence.__struct_fields__
-    return [oracle.SequenceMetadata(**{name: getattr(sequence, name) for name in names}) for sequence in step]
 
 
 def step_request(case: Case, index: int, *, in_place: bool = True) -> Request:

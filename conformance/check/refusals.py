@@ -12,7 +12,14 @@ from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.check.buffers import PATTERNS, Arena
 from inputmeta.conformance.check.verdicts import Finding, Verdict
 from inputmeta.conformance.interrupts import at_once
-from inputmeta.conformance.subjects.base import Rejection, Subject, SubjectError, SubjectFailure, is_device_error
+from inputmeta.conformance.subjects.base import (
+    Rejection,
+    Result,
+    Subject,
+    SubjectError,
+    SubjectFailure,
+    is_device_error,
+)
 from inputmeta.conformance.subjects.frames import frames_of, message_of
 
 MOST_CELLS = 2**16
@@ -44,21 +51,45 @@ def check_refusal(subject: Subject, request: Request, step: int, broken: set[str
     return [] if problem is None else [problem]
 
 
+class NotBuilt(Exception):  # noqa: N818 - an answer about the subject
+    """A subject did not answer a batch; its cause is what it raised instead."""
+
+    def finding(self, step: int) -> Finding:
+        """As a finding."""
+        assert self.__cause__ is not None
+        return failure_finding(self.__cause__, step)
+
+
+def ask(subject: Subject, request: Request) -> Result:
+    """The subject's answer to a batch. A signal strikes at once: the subject may take for ever.
+
+    Raises:
+        Rejection: it refuses the batch.
+        SubjectError: it cannot be started any more.
+        NotBuilt: it raised anything else, the end of its process included.
+        Interrupted: the run is to end.
+    """
+    try:
+        with at_once():
+            return subject.build(request)
+    except (Rejection, SubjectError):
+        raise
+    except (Exception, SystemExit) as error:
+        raise NotBuilt from error
+
+
 def refusal_problem(subject: Subject, request: Request, step: int, allowed: set[str]) -> Finding | None:
     """Finding if the subject does not refuse a batch for one of the ``allowed`` conditions (I-17)."""
     condition = min(allowed - {"P-OUT"} or allowed)
     try:
-        with at_once():
-            subject.build(request)
+        ask(subject, request)
     except Rejection as rejection:
         if rejection.condition in allowed:
             return None
         detail = f"breaks {', '.join(sorted(allowed))}, was refused for {rejection.condition} at {rejection.field}"
         return Finding(Verdict.ACCEPTED, step, None, condition, detail)
-    except SubjectError:  # it cannot be started any more
-        raise
-    except (Exception, SystemExit) as error:  # a subject may raise anything; whatever it is, it is the verdict
-        found = failure_finding(error, step)
+    except NotBuilt as error:
+        found = error.finding(step)
         if found.verdict is Verdict.UNSUPPORTED:
             return found
         return dataclasses.replace(found, formula=condition, detail=f"breaks {condition}; {found.detail}")

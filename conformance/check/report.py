@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from inputmeta import oracle
-from inputmeta.conformance.cases.model import Case
+from inputmeta.conformance.cases.model import Case, oracle_config, oracle_sequences
 from inputmeta.conformance.cases.model import Sequence as CaseSequence
-from inputmeta.conformance.cases.request import oracle_config, oracle_sequences, step_request
+from inputmeta.conformance.cases.request import step_request
 from inputmeta.conformance.check.verdicts import Cell, Finding, declared
 
 SHOWN_ITEMS = 8

@@ -20,11 +20,10 @@ from inputmeta.conformance.cases.model import Case
 from inputmeta.conformance.cases.request import Request, step_request
 from inputmeta.conformance.check.buffers import PATTERNS, Arena, Shapes
 from inputmeta.conformance.check.compare import Wanted, compare_field, compare_fields, finding
-from inputmeta.conformance.check.refusals import check_refusal, failure_finding
+from inputmeta.conformance.check.refusals import NotBuilt, ask, check_refusal
 from inputmeta.conformance.check.relations import RelationError, relations_of
 from inputmeta.conformance.check.tails import NO_TAILS, Tails, tails_of
 from inputmeta.conformance.check.verdicts import Finding, Verdict, distinct, field_name
-from inputmeta.conformance.interrupts import at_once
 from inputmeta.conformance.subjects.base import Rejection, Result, Subject, SubjectError
 
 
@@ -156,30 +155,18 @@ def contradictions(subject: Subject, step: ValidStep) -> Iterator[Finding]:
             yield Finding(Verdict.MISMATCH, step.index, None, name, detail)
 
 
-class NotBuilt(Exception):  # noqa: N818 - an answer about the subject
-    """A subject did not answer a batch that a relation needs; its cause says why."""
-
-    def finding(self, step: int) -> Finding:
-        """As a finding."""
-        assert self.__cause__ is not None
-        return failure_finding(self.__cause__, step)
-
-
 class Asked:
     """A subject whose failures to build are told from those of whoever reads what it built."""
 
     def __init__(self, subject: Subject) -> None:
         self.name, self.capabilities = subject.name, subject.capabilities
-        self._build = subject.build
+        self._subject = subject
 
     def build(self, request: Request) -> Result:
-        """The subject's answer. Raises NotBuilt."""
+        """The subject's answer; of a valid batch a refusal is none. Raises NotBuilt."""
         try:
-            with at_once():
-                return self._build(request)
-        except SubjectError:
-            raise
-        except (Exception, SystemExit) as error:
+            return ask(self._subject, request)
+        except Rejection as error:
             raise NotBuilt from error
 
 
@@ -282,16 +269,13 @@ def build(subject: Subject, request: Request, step: int) -> Result | Finding:
     """Call the subject on a valid batch; a refusal, no answer, or a change of the request becomes a finding."""
     sent = snapshot(request)
     try:
-        with at_once():
-            result = subject.build(request)
+        result = ask(subject, request)
     except Rejection as rejection:
         where = "the configuration" if rejection.sequence is None else f"sequence {rejection.sequence}"
         detail = f"refused a valid batch: {rejection.condition} at {where}, field {rejection.field}: {rejection}"
         return Finding(Verdict.REJECTED, step, None, rejection.condition, detail)
-    except SubjectError:  # it cannot be started any more
-        raise
-    except (Exception, SystemExit) as error:  # a subject may raise anything; whatever it is, it is the verdict
-        return failure_finding(error, step)
+    except NotBuilt as error:
+        return error.finding(step)
     if snapshot(request) != sent:
         return Finding(Verdict.OUT_OF_BOUNDS, step, None, "-", "changed its request", code="input")
     if not isinstance(result, Mapping):

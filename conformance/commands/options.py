@@ -17,7 +17,7 @@ from inputmeta.conformance import exits
 from inputmeta.conformance.campaign.known import KnownFailures, KnownFailuresError
 from inputmeta.conformance.cases.files import CaseError, check_folder, check_output
 from inputmeta.conformance.cases.request import WantsError
-from inputmeta.conformance.check.verdicts import Verdict
+from inputmeta.conformance.check.verdicts import NO_FAILURES, Verdict
 from inputmeta.conformance.commands.main import HELP_NAMES, HelpContext
 from inputmeta.conformance.console import coloured, fail, notice, quieted
 from inputmeta.conformance.interrupts import Interrupted, noted, watched
@@ -93,7 +93,7 @@ SaveDirOption = Annotated[
 
 SAVE_DIR = Path("inputmeta-failures")
 
-_WRONG = "|".join(verdict for verdict in Verdict if verdict not in (Verdict.PASS, Verdict.UNSUPPORTED, Verdict.KNOWN))
+_WRONG = "|".join(verdict for verdict in Verdict if verdict not in NO_FAILURES)
 VERDICT_STYLES = {
     rf"(?m)^(?:{_WRONG})(?=:)|^FAILED\b": "bold red",
     rf"\b(?:{_WRONG}) [1-9]\d*|\b[1-9]\d* failed\b": "red",

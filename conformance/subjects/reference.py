@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import ModuleType
+
+import array_api_compat.numpy
 import numpy as np
 
 from inputmeta import oracle
@@ -29,16 +32,22 @@ class ReferenceSubject:
         broken = request.violations()
         if broken:
             raise Rejection(broken[0].condition, broken[0].sequence, broken[0].field, str(broken[0]))
-        step = reference.expected(
-            request.path,
-            request.sequences,
-            request.config,
-            expand=request.expand,
-            gather=request.gather,
-            max_num_blocks=request.max_num_blocks,
-        )
+        step = reference_of(request)
         fields = reference.as_numpy(step.fields)
         return fields if request.out is None else in_place(step, fields, request.out)
+
+
+def reference_of(request: Request, xp: ModuleType = array_api_compat.numpy) -> reference.Expected:
+    """What the reference has for a valid request, in arrays of ``xp``."""
+    return reference.expected(
+        request.path,
+        request.sequences,
+        request.config,
+        xp=xp,
+        expand=request.expand,
+        gather=request.gather,
+        max_num_blocks=request.max_num_blocks,
+    )
 
 
 def in_place(step: reference.Expected, fields: Result, out: dict[str, np.ndarray]) -> Result:

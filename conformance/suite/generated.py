@@ -14,7 +14,7 @@ from functools import cached_property
 
 import msgspec
 
-from inputmeta.conformance.campaign.failures import Failure, Failures
+from inputmeta.conformance.campaign.failures import Failure, Failures, seen_on
 from inputmeta.conformance.campaign.fuzz import fuzz
 from inputmeta.conformance.campaign.generated import ROUND_EXAMPLES, for_each_case, profile_for
 from inputmeta.conformance.campaign.known import KnownFailure, KnownFailures
@@ -79,18 +79,19 @@ class PathResults:
             return
         broken = broken_steps(case, outcome)
         self._count(case, outcome, broken)
-        for finding in outcome.findings:
-            self._note(unit_of(finding, broken), finding, case)
+        for failure in seen_on(case, outcome.findings, session.mark()):
+            self._note(unit_of(failure.finding, broken), failure)
         if any(finding.verdict is Verdict.HANG for finding in outcome.findings):
             # One hang after the other would take the run's whole time; none is reported before it is examined in full.
             self._hurry.enter_context(session.hurried())
 
-    def _note(self, unit: Unit, finding: Finding, case: Case) -> None:
+    def _note(self, unit: Unit, failure: Failure) -> None:
         group = self.seen.setdefault(unit, {})
-        self.failures.note(finding, case, self.setup.run.session.mark())
-        if finding.signature not in group:
-            group[finding.signature] = Seen(self.setup.run.known.match(finding, case))
-        group[finding.signature].cases += 1
+        self.failures.note(failure)
+        signature = failure.finding.signature
+        if signature not in group:
+            group[signature] = Seen(self.setup.run.known.match(failure.finding, failure.case))
+        group[signature].cases += 1
 
     def _count(self, case: Case, outcome: Outcome, broken: dict[int, str]) -> None:
         """Count the units that a case checked. A batch without an answer has no field that was compared."""

@@ -12,8 +12,9 @@ from inputmeta.conformance.benchmarks.wide import FORMS, Form, wide_workload
 from inputmeta.conformance.benchmarks.workloads import Workload
 from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.check.audit import audit, sampled_rows
+from inputmeta.conformance.subjects.reference import reference_of
 
-from .differences import built, differences
+from .differences import differences
 
 WINDOWS = frozenset({"kv_swa_index", "kv_swa_full_index"})
 BY_NAME = {form.name: form for form in FORMS}
@@ -44,7 +45,7 @@ def test_sampled_rows_of_every_kind_of_prompt(mode: str, ranks: int) -> None:
 def test_sampled_rows_of_the_widest_expansion(name: str) -> None:
     workload = wide_workload(5, BY_NAME[name])
     request = request_of(workload, frozenset(oracle.EXPANSIONS))
-    step = built(request)
+    step = reference_of(request)
     assert step.fields["kv_ca_index.4"].shape[1] == 32_768
     assert audit(request, step, sampled_rows(workload.total_q, 4, 0)) == []
 
@@ -56,7 +57,7 @@ def test_sampled_rows_of_the_widest_expansion(name: str) -> None:
 def test_an_audit_sees_one_wrong_cell(key: str, cell: object) -> None:
     workload = wide_workload(6, BY_NAME["decode, many short"])
     request = request_of(workload)
-    step = built(request)
+    step = reference_of(request)
     step.fields[key][cell] = step.fields[key][cell] + 1
     rows = sorted({1_000, *sampled_rows(workload.total_q, 8, 0)})
     assert [finding.key for finding in audit(request, step, rows)] == [key]
@@ -64,7 +65,7 @@ def test_an_audit_sees_one_wrong_cell(key: str, cell: object) -> None:
 
 def test_an_audit_sees_keys_and_masks_that_differ() -> None:
     request = request_of(wide_workload(7, BY_NAME["decode, few deep"]))
-    step = built(request)
+    step = reference_of(request)
     del step.fields["context_lens"]
     step.fields["more"] = step.fields["positions"]
     step.batch.num_blocks[2] += 1
@@ -75,7 +76,7 @@ def test_an_audit_sees_keys_and_masks_that_differ() -> None:
 def test_an_audit_of_a_broken_batch_is_refused() -> None:
     workload = wide_workload(8, BY_NAME["decode, few deep"])
     request = request_of(workload)
-    step = built(request)
+    step = reference_of(request)
     workload.sequences[0].block_table[0:1].fill(-1)
     with pytest.raises(oracle.TableError):
         audit(request, step, [0])
