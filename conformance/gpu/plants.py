@@ -43,6 +43,8 @@ PLANTS = (
     Plant("int_product", "the flat cell of a row is an int product, which wraps past 2^31 cells", (LAUNCHES,)),
     Plant("lost_carry", "cumsum: a round of the scan forgets the sum of the rounds before", (LAUNCHES,)),
     Plant("early_begin", "gathers: read sums that the kernel in front of them is still writing", (LAUNCHES,)),
+    Plant("stale_rows", "rows past a shorter sum keep what the last step left there", (SUITE,)),
+    Plant("moved_rows", "fresh tokens and n-grams are read at the shorter step's rows", (SUITE,)),
 )
 """Those of ``csrc/cuda/plant.h``."""
 

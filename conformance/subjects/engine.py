@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -29,6 +30,7 @@ class EngineSubject:
             paths=frozenset(oracle.PATHS),
             fields=known & frozenset(oracle.FIELDS),
             in_place=True,
+            varlen=True,
             max_cp_size=2**16,
             yoco_modes=frozenset({"off", "mask", "compact"}),
         )
@@ -72,32 +74,38 @@ class EngineSubject:
     def decode_zos(
         self, request: Request, sequences: list[engine.SequenceMetadata], config: engine.MetadataConfig, out: Buffers
     ) -> engine.InputMetadataV4:
-        """A ZOS decode step; with F-GATHER inputs its tokens are gathered, in place as a step of variable length."""
+        """A ZOS decode step; F-GATHER inputs have its tokens gathered, those of F-VARLEN make it shorter."""
         inputs = engine.prepare_decode_zos_inputs(sequences, config)
         if out is not None or request.gather is not None:
             inputs = inputs.to(self.device)  # else the next call sends the step over
-        metadata = engine.prepare_decode_v4_zos(inputs, config, out=out, device=self.device)
-        if request.gather is None:
-            return metadata
-        fresh, sampled, predicted, remap = self.gather_inputs(request.gather)
-        if out is None:
-            metadata.input_ids = engine.gather_input_ids_zos(
-                fresh, sampled, predicted, remap, inputs.seqlens_q, inputs.cu_seqlens_q, out=metadata.input_ids
-            )
-        else:
-            written = {"cu_seqlens_q": metadata.cu_seqlens_q, "input_ids": metadata.input_ids}
-            metadata.cu_seqlens_q, metadata.input_ids = engine.prepare_decode_inputs_zos_varlen(
-                inputs.seqlens_q, fresh, sampled, predicted, remap, out=written
-            )
-        return metadata
+        if request.gather is not None:
+            inputs = self.following(inputs, request.gather)
+        return engine.prepare_decode_v4_zos(inputs, config, out=out, device=self.device)
 
-    def gather_inputs(self, gather: Gather) -> tuple[torch.Tensor, ...]:
-        """fresh_input_ids, prev_sampled, prev_predict and remap of F-GATHER on the device."""
+    def following(self, inputs: engine.MetadataZOS, gather: Gather) -> engine.MetadataZOS:
+        """The step as one that follows another, its rows those that the last step's sampler left it."""
         width = max((len(row) for row in gather.prev_predict), default=0)
         predicted = torch.tensor(gather.prev_predict, dtype=torch.int32).reshape(len(gather.prev_predict), width)
-        flat = (gather.fresh_input_ids, gather.prev_sampled, gather.remap)
-        fresh, sampled, remap = (torch.tensor(values, dtype=torch.int32, device=self.device) for values in flat)
-        return fresh, sampled, predicted.to(self.device), remap
+        inputs = dataclasses.replace(
+            inputs,
+            input_ids=self.ids(gather.fresh_input_ids),
+            remap=self.ids(gather.remap),
+            prev_sampled_token_ids=self.ids(gather.prev_sampled),
+            prev_predict_token_ids=predicted.to(self.device),
+        )
+        if gather.varlen is None:
+            return inputs
+        inputs = dataclasses.replace(
+            inputs,
+            seqlens_q=self.ids(gather.varlen.seqlens_q),
+            prev_seqlens_q=self.ids(gather.varlen.prev_seqlens_q),
+            prev_num_accepted_tokens=self.ids(gather.varlen.prev_num_accepted_tokens),
+        )
+        return engine.prepare_decode_inputs_zos_varlen(inputs)
+
+    def ids(self, values: Sequence[int]) -> torch.Tensor:
+        """One dimension of int32 on the device."""
+        return torch.tensor(values, dtype=torch.int32, device=self.device)
 
     def host_buffers(self, request: Request, out: Buffers) -> Buffers:
         """What a path that is built on the host fills."""

@@ -125,9 +125,23 @@ def defined_blocks(request: Request, columns: int) -> np.ndarray:
     """Flat indices, int64, of the cells of ``block_tables`` [rows, columns] that are defined (F-BLOCKS)."""
     config = request.config
     smallest = config.ca_ratios[0]
-    counts = [block_count(Token(s.seqlen_k), Token(config.block_size), smallest) for s in request.sequences]
-    of_row = np.repeat(np.asarray(counts), [sequence.seqlen_q for sequence in request.sequences])
+    lengths = rows_and_keys(request)
+    counts = [block_count(Token(keys), Token(config.block_size), smallest) for _, keys in lengths]
+    of_row = np.repeat(np.asarray(counts), [rows for rows, _ in lengths])
     return np.flatnonzero(np.arange(columns) < of_row[:, None])
+
+
+def rows_and_keys(request: Request) -> list[tuple[int, int]]:
+    """seqlen_q and seqlen_k of each sequence, of a step of variable length those that are left (F-VARLEN)."""
+    extracted = [(sequence.seqlen_q, sequence.seqlen_k) for sequence in request.sequences]
+    if request.gather is None or request.gather.varlen is None:
+        return extracted
+    varlen, left = request.gather.varlen, []
+    for (rows, keys), fewer, place in zip(extracted, varlen.seqlens_q, request.gather.remap, strict=True):
+        accepted = varlen.prev_num_accepted_tokens[place] if place >= 0 else 0
+        rejected = varlen.prev_seqlens_q[place] - 1 - accepted if place >= 0 else 0
+        left.append((fewer, keys - (rows - fewer) - rejected))
+    return left
 
 
 def require_gpu() -> None:

@@ -1,8 +1,6 @@
 #include "bindings/cuda_zos.h"
 
 #include <algorithm>
-#include <array>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -27,6 +25,23 @@ Cell* address_from(py::handle number) {
   return reinterpret_cast<Cell*>(number.cast<uintptr_t>());
 }
 
+/// F-GATHER's arrays. `sources`: the addresses of fresh_cu_seqlens_q, remap, prev_sampled_token_ids and
+/// prev_predict_token_ids, 0 for none, then m and the columns of the last; empty for a step of fixed length.
+ZosTokenSources token_sources(const int32_t* fresh_input_ids, int64_t fresh_rows, const py::tuple& sources) {
+  ZosTokenSources tokens;
+  tokens.fresh_input_ids = fresh_input_ids;
+  tokens.fresh_rows = fresh_rows;
+  if (sources.empty()) return tokens;
+  if (sources.size() != 6) throw py::value_error("six sources are needed");
+  tokens.fresh_cu_seqlens_q = address_from<const int32_t>(sources[0]);
+  tokens.remap = address_from<const int32_t>(sources[1]);
+  tokens.prev_sampled_token_ids = address_from<const int32_t>(sources[2]);
+  tokens.prev_predict_token_ids = address_from<const int32_t>(sources[3]);
+  tokens.previous = sources[4].cast<int64_t>();
+  tokens.predict_columns = sources[5].cast<int64_t>();
+  return tokens;
+}
+
 /// Buffers of ZOS decode on a device, with all that a launch needs and no step changes.
 class ZosTarget {
  public:
@@ -47,9 +62,10 @@ class ZosTarget {
     tables_.columns = columns;
   }
 
-  /// Writes a step. `inputs`: the addresses of the extracted arrays in the order of the dataclass, 0 for none.
-  void run(uintptr_t stream, const py::tuple& inputs, int64_t num_reqs, int64_t total_q, int64_t longest,
-           int64_t table_cells) const {
+  /// Writes a step. `inputs`: the addresses of the extracted arrays in the order of the dataclass, 0 for none; `sources`:
+  /// as token_sources takes them.
+  void run(uintptr_t stream, const py::tuple& inputs, const py::tuple& sources, int64_t num_reqs, int64_t total_q,
+           int64_t longest, int64_t table_cells) const {
     if (inputs.size() != 9) throw py::value_error("nine arrays are needed");
     if (num_reqs < 0 || num_reqs > kInt32Max || total_q < 0 || total_q > kInt32Max || longest < 0 || table_cells < 0) {
       throw py::value_error("sizes of a step are not negative and fit in int32");
@@ -62,10 +78,10 @@ class ZosTarget {
                               .is_placeholder = address_from<const bool>(inputs[4]),
                               .block_tables_offsets = address_from<const int64_t>(inputs[5]),
                               .block_tables = address_from<const int32_t>(inputs[6])};
-    const auto* const ids = address_from<const int32_t>(inputs[7]);
+    const ZosTokenSources tokens = token_sources(address_from<const int32_t>(inputs[7]), total_q, sources);
     const auto* const ngrams = address_from<const int32_t>(inputs[8]);
     const py::gil_scoped_release release;
-    launch({device_, reinterpret_cast<void*>(stream)}, arrays, ids, ngrams, total_q, longest, table_cells);
+    launch({device_, reinterpret_cast<void*>(stream)}, arrays, tokens, ngrams, total_q, longest, table_cells);
   }
 
  private:
@@ -93,8 +109,8 @@ class ZosTarget {
     return args;
   }
 
-  void launch(const Queue& queue, const ZosInputs& arrays, const int32_t* ids, const int32_t* ngrams, int64_t total_q,
-              int64_t longest, int64_t table_cells) const {
+  void launch(const Queue& queue, const ZosInputs& arrays, const ZosTokenSources& tokens, const int32_t* ngrams,
+              int64_t total_q, int64_t longest, int64_t table_cells) const {
     const cuda::SequenceTiles tiles = cuda::plan_sequence_tiles(arrays.num_reqs, total_q, longest);
     ZosTablesArgs tables = tables_;
     tables.inputs = arrays;
@@ -108,7 +124,7 @@ class ZosTarget {
     for (ZosMetadataArgs& args : metadata) {
       args.inputs = arrays;
       args.table_cells = table_cells;
-      args.copies.input_ids = ids;
+      args.copies.tokens = tokens;
       args.copies.ngram_token_ids = ngrams;
       args.total_q = static_cast<uint32_t>(total_q);
       args.tiles = tiles;
@@ -121,43 +137,50 @@ class ZosTarget {
   ZosTablesArgs tables_;
 };
 
-/// Names of the gather's arrays, in the order in which their views come.
-constexpr std::array kGatherArrays = {"fresh_input_ids", "prev_sampled", "prev_predict",
-                                      "remap",           "seqlens_q",    "cu_seqlens_q"};
-
-/// F-GATHER; cu_seqlens_q is an input, or with `sums` summed first.
-void gather(int device, uintptr_t stream, const py::tuple& arrays, const py::tuple& out, bool sums) {
-  std::vector<TensorView> views;
-  for (const py::handle view : arrays) views.emplace_back(view.cast<py::tuple>());
-  if (views.size() != kGatherArrays.size()) throw py::value_error("six arrays are needed");
-  const TensorView& predict = views[2];
-  const int64_t columns = predict.shape.size() == 2 ? predict.shape[1] : 0;
-  const auto cells = [&](size_t k) { return views[k].int32_cells(kGatherArrays[k]); };
-  const size_t rows = cells(0).size();
-  const size_t sequences = cells(3).size();
+/// F-GATHER of the rows of `fresh` into `out`; `lengths`: addresses of seqlens_q and cu_seqlens_q, [num_reqs].
+void gather(int device, uintptr_t stream, const py::tuple& fresh, const py::tuple& sources, const py::tuple& lengths,
+            int64_t num_reqs, int64_t max_seqlen_q, const py::tuple& out, bool has_tail) {
+  const auto source = TensorView(fresh).int32_cells("fresh_input_ids");
   const auto target = TensorView(out).int32_cells("out");
-  const bool shapes_agree = predict.int32_rows("prev_predict", columns).data() == predict.address &&
-                            predict.shape[0] == static_cast<int64_t>(cells(1).size()) &&
-                            cells(4).size() == sequences && cells(5).size() == sequences && target.size() == rows;
-  if (!shapes_agree) throw py::value_error("the arrays of the gather do not have the same sequences or rows");
-  if (std::max({rows, sequences, cells(1).size()}) > kInt32Max) throw py::value_error("sizes fit in int32");
-  const auto n = static_cast<int64_t>(sequences);
-  const cuda::GatherIdsArgs args = {
-      .fresh_input_ids = cells(0).data(),
-      .prev_sampled = cells(1).data(),
-      .prev_predict = static_cast<const int32_t*>(predict.address),
-      .remap = cells(3).data(),
-      .seqlens_q = cells(4).data(),
-      .cu_seqlens_q = cells(5).data(),
-      .out = target.data(),
-      .predict_columns = columns,
-      .rows = static_cast<uint32_t>(rows),
-      .previous = static_cast<uint32_t>(cells(1).size()),
-      .tiles = cuda::plan_sequence_tiles(n, static_cast<int64_t>(rows), columns + 1)};
+  if (target.size() != source.size()) throw py::value_error("out has the rows of fresh_input_ids");
+  const auto rows = static_cast<int64_t>(source.size());
+  if (num_reqs < 0 || std::max({rows, num_reqs}) > kInt32Max || max_seqlen_q < 0 || lengths.size() != 2) {
+    throw py::value_error("sizes are not negative and fit in int32");
+  }
+  const cuda::GatherIdsArgs args = {.sources = token_sources(source.data(), rows, sources),
+                                    .seqlens_q = address_from<const int32_t>(lengths[0]),
+                                    .cu_seqlens_q = address_from<const int32_t>(lengths[1]),
+                                    .out = target.data(),
+                                    .rows = static_cast<uint32_t>(rows),
+                                    .max_seqlen_q = static_cast<uint32_t>(std::min<int64_t>(max_seqlen_q, kInt32Max)),
+                                    .has_tail = has_tail,
+                                    .tiles = cuda::plan_sequence_tiles(num_reqs, rows, max_seqlen_q)};
+  if (args.sources.fresh_cu_seqlens_q == nullptr) throw py::value_error("fresh_cu_seqlens_q is needed");
+  const py::gil_scoped_release release;
+  cuda::launch_gather_ids({device, reinterpret_cast<void*>(stream)}, args);
+}
+
+/// F-VARLEN. `arrays`: the addresses of ZosVarlen in its order, 0 for none; `outputs`: those of seqlens_k and
+/// cu_seqlens_q.
+void varlen(int device, uintptr_t stream, const py::tuple& arrays, int64_t num_reqs, int64_t previous,
+            const py::tuple& outputs) {
+  if (arrays.size() != 6 || outputs.size() != 2) throw py::value_error("six arrays and two outputs are needed");
+  if (num_reqs < 0 || num_reqs > kInt32Max || previous < 0) throw py::value_error("sizes fit in int32");
+  const auto at = [&](size_t k) { return address_from<const int32_t>(arrays[k]); };
+  const cuda::ShortenArgs args = {.varlen = {.num_reqs = num_reqs,
+                                             .seqlens_q = at(0),
+                                             .seqlens_k = at(1),
+                                             .fresh_cu_seqlens_q = at(2),
+                                             .remap = at(3),
+                                             .previous = previous,
+                                             .prev_seqlens_q = at(4),
+                                             .prev_num_accepted_tokens = at(5)},
+                                  .seqlens_k = address_from<int32_t>(outputs[0])};
+  auto* const sums = address_from<int32_t>(outputs[1]);
   const Queue queue = {device, reinterpret_cast<void*>(stream)};
   const py::gil_scoped_release release;
-  if (sums) cuda::launch_cumsum(queue, args.seqlens_q, n, cells(5).data());
-  cuda::launch_gather_ids(queue, args);
+  cuda::launch_cumsum(queue, args.varlen.seqlens_q, num_reqs, sums);
+  cuda::launch_shorten(queue, args);
 }
 
 }  // namespace
@@ -166,10 +189,12 @@ void bind_cuda_zos(py::module_& module) {
   py::class_<ZosTarget>(module, "ZosTarget", "Buffers of ZOS decode on a device, ready for launches.")
       .def(py::init<const BoundConfig&, int, int64_t, const py::dict&>(), py::arg("config"), py::arg("device"),
            py::arg("columns"), py::arg("fields"))
-      .def("run", &ZosTarget::run, py::arg("stream"), py::arg("inputs"), py::arg("num_reqs"), py::arg("total_q"),
-           py::arg("longest"), py::arg("table_cells"));
-  module.def("zos_gather", &gather, py::arg("device"), py::arg("stream"), py::arg("arrays"), py::arg("out"),
-             py::arg("sums"));
+      .def("run", &ZosTarget::run, py::arg("stream"), py::arg("inputs"), py::arg("sources"), py::arg("num_reqs"),
+           py::arg("total_q"), py::arg("longest"), py::arg("table_cells"));
+  module.def("zos_gather", &gather, py::arg("device"), py::arg("stream"), py::arg("fresh"), py::arg("sources"),
+             py::arg("lengths"), py::arg("num_reqs"), py::arg("max_seqlen_q"), py::arg("out"), py::arg("has_tail"));
+  module.def("zos_varlen", &varlen, py::arg("device"), py::arg("stream"), py::arg("arrays"), py::arg("num_reqs"),
+             py::arg("previous"), py::arg("outputs"));
 }
 
 }  // namespace inputmeta::bindings

@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +17,7 @@
 #include "core/zos_decode.h"
 #include "core/zos_gather.h"
 #include "core/zos_inputs.h"
+#include "core/zos_varlen.h"
 
 namespace py = pybind11;
 
@@ -112,6 +112,8 @@ class Tensors {
     for (const auto& [name, tensor] : tensors) views_.emplace(name.cast<std::string>(), tensor.cast<py::tuple>());
   }
 
+  bool has(const std::string& name) const { return views_.contains(name); }
+
   const TensorView& at(const std::string& name) const {
     const auto found = views_.find(name);
     if (found == views_.end()) throw py::value_error(name + " is missing");
@@ -123,6 +125,11 @@ class Tensors {
     const TensorView& view = at(name);
     if (view.dtype != dtype || view.shape != shape) throw py::value_error(name + " is not the tensor that was planned");
     return static_cast<Cell*>(view.address);
+  }
+
+  /// Cells of an int32 tensor of one dimension, or null where there is none.
+  const int32_t* optional_cells(const std::string& name, const Shape& shape) const {
+    return has(name) ? cells<int32_t>(name, "int32", shape) : nullptr;
   }
 
   /// Where a field of the metadata kernel lies: [rows], [rows, 2], or with buckets the stack of one of these for each,
@@ -170,7 +177,51 @@ ZosOutputs outputs_from(const Tensors& fields, const Ratios& ratios, int64_t row
   return outputs;
 }
 
-/// Both kernels: every per-row field of the step, then its block tables. Without rows there is one, the neutral one.
+/// The last step's sequences, by the first array that has a cell for each of them.
+int64_t rows_of(const Tensors& arrays, const char* name) {
+  const Shape& shape = arrays.at(name).shape;
+  return shape.empty() ? 0 : shape[0];
+}
+
+/// F-GATHER's arrays: `rows` in the extracted layout of `num_reqs` sequences. Without remap every sequence is new.
+ZosTokenSources sources_from(const Tensors& arrays, const std::string& fresh_name, int64_t num_reqs, int64_t rows) {
+  ZosTokenSources sources;
+  sources.fresh_input_ids = arrays.cells<int32_t>(fresh_name, "int32", {rows});
+  sources.fresh_rows = rows;
+  sources.fresh_cu_seqlens_q = arrays.optional_cells("fresh_cu_seqlens_q", {num_reqs});
+  sources.remap = arrays.optional_cells("remap", {num_reqs});
+  if (sources.remap == nullptr) return sources;
+  sources.previous = rows_of(arrays, "prev_sampled_token_ids");
+  sources.prev_sampled_token_ids = arrays.cells<int32_t>("prev_sampled_token_ids", "int32", {sources.previous});
+  const Shape& predict = arrays.at("prev_predict_token_ids").shape;
+  sources.predict_columns = predict.size() == 2 ? predict[1] : 0;
+  sources.prev_predict_token_ids =
+      arrays.cells<int32_t>("prev_predict_token_ids", "int32", {sources.previous, sources.predict_columns});
+  return sources;
+}
+
+ZosTokens tokens_of(const ZosTokenSources& sources, const ZosInputs& inputs, int64_t max_seqlen_q) {
+  const auto count = static_cast<size_t>(inputs.num_reqs);
+  return {sources, {inputs.seqlens_q, count}, {inputs.cu_seqlens_q, count}, max_seqlen_q};
+}
+
+ZosCopies copies_from(const Tensors& arrays, const Tensors& fields, const BoundConfig& config, int64_t num_reqs,
+                      int64_t total_q) {
+  const int64_t rows = std::max<int64_t>(1, total_q);
+  ZosCopies copies;
+  copies.tokens = sources_from(arrays, "input_ids", num_reqs, total_q);
+  copies.out_cu_seqlens_q = fields.cells<int32_t>("cu_seqlens_q", "int32", {num_reqs});
+  copies.out_input_ids = fields.cells<int32_t>("input_ids", "int32", {rows});
+  copies.ngram_columns = std::max<int64_t>(0, config.config.max_ngram_size);
+  copies.pad_token = static_cast<int32_t>(config.config.pad_token);
+  if (copies.ngram_columns == 0) return copies;
+  copies.ngram_token_ids = arrays.cells<int32_t>("ngram_token_ids", "int32", {total_q, copies.ngram_columns});
+  copies.out_ngram_token_ids = fields.cells<int32_t>("ngram_token_ids", "int32", {rows, copies.ngram_columns});
+  return copies;
+}
+
+/// All kernels: every per-row field of the step, what is copied, its block tables. Without rows there is one, the
+/// neutral one.
 void run_kernels(const BoundConfig& config, const py::dict& arrays, const py::dict& fields, int64_t total_q) {
   const Tensors inputs_by_name(arrays);
   const Tensors outputs_by_name(fields);
@@ -184,36 +235,66 @@ void run_kernels(const BoundConfig& config, const py::dict& arrays, const py::di
   const ZosConstants constants(view, plan.ratios, columns);
   const ZosInputs inputs = inputs_from(inputs_by_name);
   const ZosOutputs outputs = outputs_from(outputs_by_name, plan.ratios, rows);
-  check_zos_arrays(inputs, plan.ratios, total_q, columns, inputs_by_name.at("block_tables").cells());
+  const ZosCopies copies = copies_from(inputs_by_name, outputs_by_name, config, inputs.num_reqs, total_q);
+  check_zos_arrays(inputs, plan.ratios, total_q, columns, inputs_by_name.at("block_tables").cells(),
+                   copies.tokens.fresh_cu_seqlens_q != nullptr);
+  check_gather(tokens_of(copies.tokens, inputs, total_q));
   const py::gil_scoped_release release;
   zos_decode_kernel(inputs, total_q, constants, outputs);
+  zos_copies_kernel(inputs, total_q, copies);
   zos_block_tables_kernel(inputs, columns, static_cast<int32_t*>(tables.address));
 }
 
-/// cu_seqlens_q is an input, or with `sums` an output.
-void run_gather(const py::dict& arrays, const py::tuple& out, const std::optional<py::tuple>& sums) {
+/// F-GATHER; with `has_tail`, rows past the last sum become 0 (F-TAIL).
+void run_gather(const py::dict& arrays, const py::tuple& out, int64_t max_seqlen_q, bool has_tail) {
   const Tensors tensors(arrays);
-  const TensorView& predict = tensors.at("prev_predict");
-  const int64_t columns = predict.shape.size() == 2 ? predict.shape[1] : 0;
-  const auto cells = [&](const char* name) { return tensors.at(name).int32_cells(name); };
-  const ZosTokens tokens = {.fresh_input_ids = cells("fresh_input_ids"),
-                            .prev_sampled = cells("prev_sampled"),
-                            .prev_predict = predict.int32_rows("prev_predict", columns),
-                            .predict_columns = columns,
-                            .remap = cells("remap"),
-                            .seqlens_q = cells("seqlens_q"),
-                            .cu_seqlens_q = sums ? std::span<int32_t>() : cells("cu_seqlens_q")};
-  const auto ends = sums ? TensorView(*sums).int32_cells("cu_seqlens_q") : std::span<int32_t>();
+  ZosInputs lengths;
+  lengths.num_reqs = rows_of(tensors, "seqlens_q");
+  lengths.seqlens_q = tensors.cells<int32_t>("seqlens_q", "int32", {lengths.num_reqs});
+  lengths.cu_seqlens_q = tensors.cells<int32_t>("cu_seqlens_q", "int32", {lengths.num_reqs});
+  const int64_t fresh_rows = rows_of(tensors, "fresh_input_ids");
+  const ZosTokenSources sources = sources_from(tensors, "fresh_input_ids", lengths.num_reqs, fresh_rows);
   const auto rows = TensorView(out).int32_cells("out");
-  const bool shapes_agree = predict.shape[0] == static_cast<int64_t>(tokens.prev_sampled.size()) &&
-                            tokens.seqlens_q.size() == tokens.remap.size() &&
-                            (sums ? ends.size() : tokens.cu_seqlens_q.size()) == tokens.remap.size() &&
-                            rows.size() == tokens.fresh_input_ids.size();
-  if (!shapes_agree) throw py::value_error("the arrays of the gather do not have the same sequences or rows");
+  if (static_cast<int64_t>(rows.size()) != fresh_rows) throw py::value_error("out has the rows of fresh_input_ids");
+  const ZosTokens tokens = tokens_of(sources, lengths, max_seqlen_q);
   check_gather(tokens);
   const py::gil_scoped_release release;
-  gather_input_ids(tokens, rows);
-  if (!ends.empty()) sum_seqlens(tokens.seqlens_q, ends);
+  gather_input_ids(tokens, rows.data(), static_cast<int64_t>(rows.size()), has_tail);
+}
+
+/// F-VARLEN into (seqlens_k, cu_seqlens_q).
+void run_varlen(const BoundConfig& config, const py::dict& arrays, const py::tuple& seqlens_k,
+                const py::tuple& cu_seqlens_q, int64_t total_q) {
+  const Tensors tensors(arrays);
+  ZosVarlen varlen;
+  varlen.num_reqs = rows_of(tensors, "seqlens_q");
+  const Shape each = {varlen.num_reqs};
+  varlen.seqlens_q = tensors.cells<int32_t>("seqlens_q", "int32", each);
+  varlen.seqlens_k = tensors.cells<int32_t>("seqlens_k", "int32", each);
+  varlen.fresh_cu_seqlens_q = tensors.cells<int32_t>("fresh_cu_seqlens_q", "int32", each);
+  varlen.remap = tensors.optional_cells("remap", each);
+  const Ratio smallest = Ratios(config.view()).smallest();
+  ZosVarlenBounds bounds = {.total_q = total_q,
+                            .tokens_per_block = smallest.tokens_per_block(),
+                            .swa_block_size = config.config.swa_block_size};
+  if (varlen.remap != nullptr) {
+    varlen.previous = rows_of(tensors, "prev_seqlens_q");
+    varlen.prev_seqlens_q = tensors.cells<int32_t>("prev_seqlens_q", "int32", {varlen.previous});
+    varlen.prev_num_accepted_tokens = tensors.cells<int32_t>("prev_num_accepted_tokens", "int32", {varlen.previous});
+    const Shape& predict = tensors.at("prev_predict_token_ids").shape;
+    bounds.max_predicted = predict.size() == 2 ? predict[1] : 0;
+    bounds.state_ids = tensors.cells<int32_t>("state_ids", "int32", each);
+    bounds.block_tables_offsets = tensors.cells<int64_t>("block_tables_offsets", "int64", {varlen.num_reqs + 1});
+    bounds.block_tables = tensors.at("block_tables").int32_cells("block_tables");
+  }
+  const auto keys = TensorView(seqlens_k).int32_cells("seqlens_k");
+  const auto ends = TensorView(cu_seqlens_q).int32_cells("cu_seqlens_q");
+  if (keys.size() != static_cast<size_t>(varlen.num_reqs) || keys.size() != ends.size()) {
+    throw py::value_error("seqlens_k and cu_seqlens_q have a cell a sequence");
+  }
+  check_varlen(varlen, bounds);
+  const py::gil_scoped_release release;
+  shorten_step(varlen, keys.data(), ends.data());
 }
 
 }  // namespace
@@ -240,7 +321,9 @@ void bind_zos(py::module_& module) {
              py::arg("columns"));
   module.def("zos_decode", &run_kernels, py::arg("config").none(false), py::arg("arrays"), py::arg("fields"),
              py::arg("total_q"));
-  module.def("zos_gather", &run_gather, py::arg("arrays"), py::arg("out"), py::arg("sums") = py::none());
+  module.def("zos_gather", &run_gather, py::arg("arrays"), py::arg("out"), py::arg("max_seqlen_q"), py::arg("has_tail"));
+  module.def("zos_varlen", &run_varlen, py::arg("config").none(false), py::arg("arrays"), py::arg("seqlens_k"),
+             py::arg("cu_seqlens_q"), py::arg("total_q"));
 }
 
 }  // namespace inputmeta::bindings

@@ -52,7 +52,7 @@ ZosConstants::ZosConstants(const Config& config, const Ratios& ratios, int64_t m
 }
 
 void check_zos_arrays(const ZosInputs& inputs, const Ratios& ratios, int64_t total_q, int64_t columns,
-                      int64_t table_cells) {
+                      int64_t table_cells, bool is_shorter) {
   const Ratio& smallest = ratios.smallest();
   int64_t row = 0;
   int64_t cell = 0;
@@ -60,6 +60,7 @@ void check_zos_arrays(const ZosInputs& inputs, const Ratios& ratios, int64_t tot
     const int64_t seqlen_q = inputs.seqlens_q[index];
     const int64_t seqlen_k = inputs.seqlens_k[index];
     if (seqlen_q < 0 || seqlen_q > seqlen_k) refuse_array(index, "0 <= seqlens_q <= seqlens_k");
+    if (is_shorter && seqlen_q == 0) refuse_array(index, "1 <= seqlens_q");
     row += seqlen_q;
     if (inputs.cu_seqlens_q[index] != row) refuse_array(index, "cu_seqlens_q is the inclusive sum of seqlens_q");
     if (inputs.block_tables_offsets[index] != cell) refuse_array(index, "block_tables_offsets join");
@@ -70,15 +71,13 @@ void check_zos_arrays(const ZosInputs& inputs, const Ratios& ratios, int64_t tot
     cell += blocks;
     if (cell > table_cells) refuse_array(index, "block_tables_offsets end inside block_tables");
   }
-  if (row != total_q) throw std::invalid_argument("cu_seqlens_q ends with total_q");
+  if (is_shorter ? row > total_q : row != total_q) {
+    throw std::invalid_argument(is_shorter ? "cu_seqlens_q ends with at most total_q" : "cu_seqlens_q ends with total_q");
+  }
 }
 
 void zos_decode_kernel(const ZosInputs& inputs, int64_t total_q, const ZosConstants& constants,
                        const ZosOutputs& outputs) {
-  if (total_q == 0) {
-    zos_write_neutral_row(nullptr, outputs);
-    for (const ZosBucket& bucket : constants.buckets) zos_write_neutral_row(&bucket, outputs);
-  }
   for (int64_t index = 0; index < inputs.num_reqs; ++index) {
     const ZosSequence sequence = sequence_at(inputs, index);
     const int64_t first_row = inputs.first_row(index);
@@ -91,6 +90,26 @@ void zos_decode_kernel(const ZosInputs& inputs, int64_t total_q, const ZosConsta
         zos_write_bucket(cells, row, bucket, outputs);
       }
     }
+  }
+  for (int64_t row = inputs.first_row(inputs.num_reqs); row < std::max<int64_t>(1, total_q); ++row) {
+    zos_write_neutral_row(nullptr, row, outputs);
+    for (const ZosBucket& bucket : constants.buckets) zos_write_neutral_row(&bucket, row, outputs);
+  }
+}
+
+void zos_copies_kernel(const ZosInputs& inputs, int64_t total_q, const ZosCopies& given) {
+  ZosCopies copies = given;
+  if (!copies.is_by_row()) copies.tokens.fresh_cu_seqlens_q = inputs.cu_seqlens_q;
+  for (int64_t index = 0; index < inputs.num_reqs; ++index) {
+    const int64_t first_row = inputs.first_row(index);
+    const auto count = static_cast<uint32_t>(inputs.seqlens_q[index]);
+    for (uint32_t j = 0; j < count; ++j) zos_copy_row(copies, index, j, first_row + j);
+  }
+  for (int64_t row = inputs.first_row(inputs.num_reqs); row < std::max<int64_t>(1, total_q); ++row) {
+    zos_copy_neutral_row(copies, row);
+  }
+  if (copies.out_cu_seqlens_q != inputs.cu_seqlens_q) {
+    std::copy_n(inputs.cu_seqlens_q, inputs.num_reqs, copies.out_cu_seqlens_q);
   }
 }
 

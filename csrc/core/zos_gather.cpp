@@ -1,60 +1,54 @@
 #include "core/zos_gather.h"
 
 #include <algorithm>
-#include <numeric>
-#include <stdexcept>
 #include <string>
 
+#include "core/zos_varlen.h"
+
 namespace inputmeta {
-namespace {
-
-[[noreturn]] void refuse_sequence(size_t index, const std::string& rule) {
-  throw std::invalid_argument("sequence " + std::to_string(index) + ": " + rule);
-}
-
-}  // namespace
 
 void check_gather(const ZosTokens& tokens) {
-  const auto rows = static_cast<int64_t>(tokens.fresh_input_ids.size());
-  const auto previous = static_cast<int64_t>(tokens.prev_sampled.size());
+  const ZosTokenSources& sources = tokens.sources;
+  const bool has_layout = sources.fresh_cu_seqlens_q != nullptr;
   int64_t end = 0;
-  for (size_t index = 0; index < tokens.remap.size(); ++index) {
+  int64_t fresh_end = 0;
+  for (size_t index = 0; index < tokens.seqlens_q.size(); ++index) {
     const int64_t seqlen_q = tokens.seqlens_q[index];
-    if (seqlen_q < 0) refuse_sequence(index, "seqlens_q >= 0");
+    const int64_t fresh_begin = fresh_end;
     end += seqlen_q;
-    if (!tokens.cu_seqlens_q.empty() && tokens.cu_seqlens_q[index] != end) {
-      refuse_sequence(index, "cu_seqlens_q is the inclusive sum of seqlens_q");
+    fresh_end = has_layout ? sources.fresh_cu_seqlens_q[index] : end;
+    if (fresh_end < fresh_begin || fresh_end > sources.fresh_rows) {
+      refuse_cell(has_layout ? "fresh_cu_seqlens_q" : "seqlens_q", index, has_layout ? fresh_end : seqlen_q,
+                  "0 or more rows a sequence, " + std::to_string(sources.fresh_rows) + " fresh_input_ids in all");
     }
-    if (end > rows) refuse_sequence(index, "seqlens_q sum to at most " + std::to_string(rows) + " fresh_input_ids");
-    if (tokens.remap[index] < 0) continue;
-    if (tokens.remap[index] >= previous) {
-      refuse_sequence(index, "remap < len(prev_sampled) = " + std::to_string(previous));
+    const int64_t most = std::min(tokens.max_seqlen_q, fresh_end - fresh_begin);
+    if (seqlen_q < 0 || seqlen_q > most) {
+      refuse_cell("seqlens_q", index, seqlen_q, "0 or more, at most " + std::to_string(most) + " rows");
     }
-    if (seqlen_q - 1 > tokens.predict_columns) {
-      refuse_sequence(index, "seqlens_q - 1 <= columns of prev_predict = " + std::to_string(tokens.predict_columns));
+    if (tokens.cu_seqlens_q[index] != end) {
+      refuse_cell("cu_seqlens_q", index, tokens.cu_seqlens_q[index], "the inclusive sum of seqlens_q");
+    }
+    if (sources.remap == nullptr || sources.remap[index] < 0) continue;
+    if (sources.remap[index] >= sources.previous) {
+      refuse_cell("remap", index, sources.remap[index],
+                  "a place below the " + std::to_string(sources.previous) + " of the last step");
+    }
+    if (seqlen_q - 1 > sources.predict_columns) {
+      refuse_cell("seqlens_q", index, seqlen_q,
+                  "at most 1 + the " + std::to_string(sources.predict_columns) + " columns of prev_predict_token_ids");
     }
   }
 }
 
-void gather_input_ids(const ZosTokens& tokens, std::span<int32_t> out) {
+void gather_input_ids(const ZosTokens& tokens, int32_t* out, int64_t rows, bool has_tail) {
+  ZosTokenSources sources = tokens.sources;
+  if (sources.fresh_cu_seqlens_q == nullptr) sources.fresh_cu_seqlens_q = tokens.cu_seqlens_q.data();
   int64_t row = 0;
-  for (size_t index = 0; index < tokens.remap.size(); ++index) {
-    const int64_t count = tokens.seqlens_q[index];
-    int32_t* const rows = out.data() + row;
-    const int32_t source = tokens.remap[index];
-    if (source < 0) {
-      const int32_t* const fresh = tokens.fresh_input_ids.data() + row;
-      if (fresh != rows) std::copy_n(fresh, count, rows);
-    } else if (count > 0) {
-      rows[0] = tokens.prev_sampled[static_cast<size_t>(source)];
-      std::copy_n(tokens.prev_predict.data() + source * tokens.predict_columns, count - 1, rows + 1);
-    }
-    row += count;
+  for (size_t index = 0; index < tokens.seqlens_q.size(); ++index) {
+    const auto count = static_cast<uint32_t>(tokens.seqlens_q[index]);
+    for (uint32_t j = 0; j < count; ++j) out[row++] = *sources.token(static_cast<int64_t>(index), j);
   }
-}
-
-void sum_seqlens(std::span<const int32_t> seqlens_q, std::span<int32_t> out) {
-  std::inclusive_scan(seqlens_q.begin(), seqlens_q.end(), out.begin());
+  if (has_tail) std::fill(out + row, out + rows, 0);
 }
 
 }  // namespace inputmeta

@@ -9,6 +9,7 @@
 
 #include "core/exact_divisor.h"
 #include "core/zos_arrays.h"
+#include "core/zos_gather.h"
 
 namespace inputmeta {
 
@@ -127,14 +128,48 @@ INPUTMETA_ANYWHERE inline void zos_write_bucket(const ZosBucketCells& cells, int
   if (bucket.dense >= 0) outputs.put<Field::kv_ca_index_offset_len>(row, cells.range, bucket.dense);
 }
 
-/// The neutral row of a step without query rows (I-3): the fields without buckets, or the buckets of one ratio.
-INPUTMETA_ANYWHERE inline void zos_write_neutral_row(const ZosBucket* bucket, const ZosOutputs& outputs) {
+/// A neutral row, of a step without query rows (I-3) or past the shorter sum (F-TAIL): the fields without buckets, or the
+/// buckets of one ratio.
+INPUTMETA_ANYWHERE inline void zos_write_neutral_row(const ZosBucket* bucket, int64_t row, const ZosOutputs& outputs) {
   for_each_zos_field([&]<Field field>(ZosField<field> known) {
     const int32_t index = zos_bucket_index(known.kBucket, bucket);
     if (index < 0) return;
-    auto* const cells = outputs.template cells<field>(index);
+    auto* const cells = outputs.template cells<field>(index) + row * known.kColumns;
     for (int32_t column = 0; column < known.kColumns; ++column) cells[column] = known.kNeutral;
   });
+}
+
+/// What the host has made: from the extracted arrays to the fields.
+struct ZosCopies {
+  ZosTokenSources tokens;                    ///< fresh_cu_seqlens_q null: the extracted layout is the step's, all fresh
+  const int32_t* ngram_token_ids = nullptr;  ///< [fresh rows, ngram_columns], null without look-back
+  int32_t* out_cu_seqlens_q = nullptr;
+  int32_t* out_input_ids = nullptr;
+  int32_t* out_ngram_token_ids = nullptr;
+  int64_t ngram_columns = 0;
+  int32_t pad_token = 0;
+
+  /// Whether each row says where its cells come from; else the arrays are copied as they are.
+  INPUTMETA_ANYWHERE bool is_by_row() const { return tokens.fresh_cu_seqlens_q != nullptr; }
+};
+
+/// Token id and n-grams of row j of sequence `index`, the step's row `row`; what points outside is left out.
+INPUTMETA_ANYWHERE inline void zos_copy_row(const ZosCopies& copies, int64_t index, uint32_t j, int64_t row) {
+  const int32_t* const token = copies.tokens.token(index, j);
+  if (token != nullptr) copies.out_input_ids[row] = *token;
+  if (copies.ngram_token_ids == nullptr) return;
+  const int64_t fresh_row = copies.tokens.fresh_row(index, j);
+  if (fresh_row < 0) return;
+  const int32_t* const source = copies.ngram_token_ids + fresh_row * copies.ngram_columns;
+  int32_t* const out = copies.out_ngram_token_ids + row * copies.ngram_columns;
+  for (int64_t column = 0; column < copies.ngram_columns; ++column) out[column] = source[column];
+}
+
+INPUTMETA_ANYWHERE inline void zos_copy_neutral_row(const ZosCopies& copies, int64_t row) {
+  copies.out_input_ids[row] = 0;
+  for (int64_t column = 0; column < copies.ngram_columns; ++column) {
+    copies.out_ngram_token_ids[row * copies.ngram_columns + column] = copies.pad_token;
+  }
 }
 
 }  // namespace inputmeta

@@ -11,6 +11,7 @@
 #include "cuda/gather_ids.h"
 #include "cuda/gather_rows.h"
 #include "cuda/row_tiles.h"
+#include "cuda/shorten.h"
 #include "cuda/zos_metadata.h"
 #include "cuda/zos_tables.h"
 
@@ -48,6 +49,8 @@ void launch_expand_blocks(const Queue& queue, const DenseRanges& ranges, const i
 
 /// Inclusive sums of `count` cells; `out` is another array.
 void launch_cumsum(const Queue& queue, const int32_t* cells, int64_t count, int32_t* out);
+/// seqlens_k' of a step of variable length.
+void launch_shorten(const Queue& queue, const ShortenArgs& args);
 void launch_gather_ids(const Queue& queue, const GatherIdsArgs& args);
 
 /// Gathers `rows_count` rows of `columns` cells.

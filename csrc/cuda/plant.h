@@ -8,6 +8,8 @@
 //   int_product    flat cell of a row: row * columns as an int, which wraps in buffers past 2^31 cells
 //   lost_carry     cumsum: a round of the scan forgets the sum of the rounds before
 //   early_begin    expansions, gathers: read what the kernel in front of them is still writing
+//   stale_rows     metadata: rows past a shorter sum keep what the last step left there
+//   moved_rows     metadata: fresh tokens and n-grams are read at the shorter step's rows, not where the host laid them
 #pragma once
 
 #if defined(INPUTMETA_PLANT)
@@ -18,6 +20,8 @@
 #define INPUTMETA_PLANT_int_product 5
 #define INPUTMETA_PLANT_lost_carry 6
 #define INPUTMETA_PLANT_early_begin 7
+#define INPUTMETA_PLANT_stale_rows 8
+#define INPUTMETA_PLANT_moved_rows 9
 #define INPUTMETA_PLANT_PASTE(name) INPUTMETA_PLANT_##name
 #define INPUTMETA_PLANT_NUMBER(name) INPUTMETA_PLANT_PASTE(name)
 #if INPUTMETA_PLANT_NUMBER(INPUTMETA_PLANT) == 0

@@ -19,17 +19,6 @@ inline constexpr uint32_t kRatiosAtOnce = 16;
 /// Warps of a block of threads that copy what the host has made.
 inline constexpr uint32_t kCopyWarps = 2;
 
-/// What the host has made: from the pack to the fields. Neutral rows are written where there are no rows.
-struct ZosCopies {
-  const int32_t* input_ids = nullptr;        ///< [total_q]
-  const int32_t* ngram_token_ids = nullptr;  ///< [total_q, ngram_columns], null without look-back
-  int32_t* out_cu_seqlens_q = nullptr;
-  int32_t* out_input_ids = nullptr;
-  int32_t* out_ngram_token_ids = nullptr;
-  int64_t ngram_columns = 0;
-  int32_t pad_token = 0;
-};
-
 struct ZosMetadataArgs {
   ZosInputs inputs;
   int64_t table_cells = 0;  ///< of inputs.block_tables
@@ -73,6 +62,17 @@ INPUTMETA_ANYWHERE inline ZosOutputs zos_outputs_of(const ZosMetadataArgs& args)
 #endif
 }
 
+/// What the host has made, and where it lies.
+INPUTMETA_ANYWHERE inline ZosCopies zos_copies_of(const ZosMetadataArgs& args) {
+#if INPUTMETA_PLANTED(moved_rows)
+  ZosCopies copies = args.copies;
+  copies.tokens.fresh_cu_seqlens_q = args.inputs.cu_seqlens_q;
+  return copies;
+#else
+  return args.copies;
+#endif
+}
+
 /// A lane's rows of one item: `bucket` is null for the fields without buckets.
 INPUTMETA_ANYWHERE inline void zos_write_item(const ZosMetadataArgs& args, const ZosBucket* bucket, uint32_t group,
                                               uint32_t lane) {
@@ -84,6 +84,7 @@ INPUTMETA_ANYWHERE inline void zos_write_item(const ZosMetadataArgs& args, const
       if (row >= args.total_q) return;
       if (bucket == nullptr) {
         zos_write_row(sequence, index, j, row, args.params, args.outputs);
+        if (args.copies.is_by_row()) zos_copy_row(zos_copies_of(args), index, j, row);
       } else {
         const ZosBucketCells cells = zos_bucket_cells(sequence, sequence.q_start + j, row, *bucket, args.params);
         zos_write_bucket(cells, row, *bucket, zos_outputs_of(args));
@@ -92,18 +93,30 @@ INPUTMETA_ANYWHERE inline void zos_write_item(const ZosMetadataArgs& args, const
   });
 }
 
-/// The part of one of `threads` threads in what is copied.
+/// A lane's part of F-TAIL: rows past the last sum of a step that the device has made shorter, or the one row of a step
+/// without rows (I-3).
+INPUTMETA_ANYWHERE inline void zos_write_tail(const ZosMetadataArgs& args, const ZosBucket* bucket, int64_t lane,
+                                              int64_t lanes) {
+  const uint32_t end =
+      args.inputs.num_reqs == 0 ? 0 : static_cast<uint32_t>(args.inputs.cu_seqlens_q[args.inputs.num_reqs - 1]);
+  const int64_t rows = args.total_q > 0 ? args.total_q : 1;
+#if INPUTMETA_PLANTED(stale_rows)
+  if (args.total_q > 0) return;
+#endif
+  for (int64_t row = end + lane; row < rows; row += lanes) {
+    zos_write_neutral_row(bucket, row, zos_outputs_of(args));
+    if (bucket == nullptr && (args.copies.is_by_row() || args.total_q == 0)) zos_copy_neutral_row(args.copies, row);
+  }
+}
+
+/// The part of one of `threads` threads in what is copied as it is.
 INPUTMETA_ANYWHERE inline void zos_copy_fields(const ZosMetadataArgs& args, int64_t thread, int64_t threads) {
   const ZosCopies& copies = args.copies;
-  copy_cells(copies.input_ids, copies.out_input_ids, args.total_q, thread, threads);
   copy_cells(args.inputs.cu_seqlens_q, copies.out_cu_seqlens_q, args.inputs.num_reqs, thread, threads);
-  if (copies.ngram_token_ids != nullptr) {
-    copy_cells(copies.ngram_token_ids, copies.out_ngram_token_ids, args.total_q * copies.ngram_columns, thread,
-               threads);
-  }
-  if (args.total_q > 0) return;
-  if (thread == 0) copies.out_input_ids[0] = 0;
-  for (int64_t k = thread; k < copies.ngram_columns; k += threads) copies.out_ngram_token_ids[k] = copies.pad_token;
+  if (copies.is_by_row()) return;
+  copy_cells(copies.tokens.fresh_input_ids, copies.out_input_ids, args.total_q, thread, threads);
+  if (copies.ngram_token_ids == nullptr) return;
+  copy_cells(copies.ngram_token_ids, copies.out_ngram_token_ids, args.total_q * copies.ngram_columns, thread, threads);
 }
 
 INPUTMETA_ANYWHERE inline void zos_metadata_thread(const ZosMetadataArgs& args, uint32_t block, uint32_t thread,
@@ -117,11 +130,8 @@ INPUTMETA_ANYWHERE inline void zos_metadata_thread(const ZosMetadataArgs& args, 
   }
   const uint32_t before = args.has_rows_item ? 1 : 0;
   const ZosBucket* const bucket = item < before ? nullptr : &args.buckets[item - before];
-  if (args.total_q == 0) {
-    if (block == 0 && lane == 0) zos_write_neutral_row(bucket, args.outputs);
-    return;
-  }
-  zos_write_item(args, bucket, block, lane);
+  if (args.total_q > 0) zos_write_item(args, bucket, block, lane);
+  zos_write_tail(args, bucket, int64_t{block} * kWarp + lane, int64_t{blocks} * kWarp);
 }
 
 }  // namespace inputmeta::cuda

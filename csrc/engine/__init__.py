@@ -29,6 +29,7 @@ from inputmeta.engine.zos import (
     prepare_decode_inputs_zos_varlen,
     prepare_decode_v4_zos,
     prepare_decode_zos_inputs,
+    prepare_token_ids_zos,
 )
 
 __all__ = [
@@ -57,4 +58,5 @@ __all__ = [
     "prepare_decode_v4_zos",
     "prepare_decode_zos_inputs",
     "prepare_prompt_v4",
+    "prepare_token_ids_zos",
 ]

@@ -154,17 +154,32 @@ def zos_outputs(
 def zos_decode(
     config: MetadataConfig, arrays: dict[str, _TensorView], fields: dict[str, _TensorView], total_q: int
 ) -> None:
-    """The metadata kernel and the expansion of block tables; `fields` has stacks [n_ratio, q_stride, …] by name.
+    """All fields of a ZOS decode step; `fields` has stacks [n_ratio, q_stride, …] by name.
 
-    Without rows the fields have one, which becomes the neutral one (I-3).
+    `arrays` are those of MetadataZOS that are not None. With fresh_cu_seqlens_q the step may have fewer rows than
+    total_q, and rows past its last sum are neutral (F-TAIL); with remap its token ids are gathered (F-GATHER). Without
+    rows the fields have one, which becomes the neutral one (I-3).
 
     ValueError, before anything is written, when the arrays do not agree with each other or with the fields.
     """
 
-def zos_gather(arrays: dict[str, _TensorView], out: _TensorView, sums: _TensorView | None = None) -> None:
-    """F-GATHER. With `sums` the inclusive sums of seqlens_q go there, and `arrays` has no cu_seqlens_q.
+def zos_gather(arrays: dict[str, _TensorView], out: _TensorView, max_seqlen_q: int, has_tail: bool) -> None:
+    """F-GATHER; without remap every sequence is new. With `has_tail` rows past the last sum become 0 (F-TAIL).
 
     ValueError, before anything is written, when an index or a length points outside its array.
+    """
+
+def zos_varlen(
+    config: MetadataConfig,
+    arrays: dict[str, _TensorView],
+    seqlens_k: _TensorView,
+    cu_seqlens_q: _TensorView,
+    total_q: int,
+) -> None:
+    """F-VARLEN, out of seqlens_q, seqlens_k, fresh_cu_seqlens_q and, where there is remap, F-REMAP's arrays. For its
+    checks also state_ids, the block tables with their offsets, and the shape of prev_predict_token_ids.
+
+    ValueError, before anything is written, when one breaks I-37.
     """
 
 def dense_index_width(max_model_len: int, ratio: int) -> int:

@@ -14,15 +14,41 @@ class ZosTarget:
     def __init__(self, config: MetadataConfig, device: int, columns: int, fields: dict[str, tuple[int, int]]) -> None:
         """`fields`: address, and cells from one bucket to the next (0 without buckets), by name."""
     def run(
-        self, stream: int, inputs: tuple[int, ...], num_reqs: int, total_q: int, longest: int, table_cells: int
+        self,
+        stream: int,
+        inputs: tuple[int, ...],
+        sources: tuple[int, ...],
+        num_reqs: int,
+        total_q: int,
+        longest: int,
+        table_cells: int,
     ) -> None:
-        """Both kernels. `inputs`: addresses of the arrays of MetadataZOS in their order, 0 for none; `longest`: rows of
-        the longest sequence, for speed only.
+        """All kernels. `inputs`: addresses of the arrays of MetadataZOS in their order, 0 for none; `longest`: rows of
+        the longest sequence, for speed only. `sources`: addresses of fresh_cu_seqlens_q, remap, prev_sampled_token_ids
+        and prev_predict_token_ids, 0 for none, then m and the drafts a sequence; empty where the step has its extracted
+        layout and all its tokens.
         """
 
-def zos_gather(device: int, stream: int, arrays: tuple[_TensorView, ...], out: _TensorView, sums: bool) -> None:
-    """F-GATHER of fresh_input_ids, prev_sampled, prev_predict, remap, seqlens_q and cu_seqlens_q, which with `sums` is
-    summed first. ValueError when their shapes do not agree.
+def zos_gather(
+    device: int,
+    stream: int,
+    fresh: _TensorView,
+    sources: tuple[int, ...],
+    lengths: tuple[int, int],
+    num_reqs: int,
+    max_seqlen_q: int,
+    out: _TensorView,
+    has_tail: bool,
+) -> None:
+    """F-GATHER of fresh_input_ids `fresh`; `sources` as in `ZosTarget.run`, `lengths` the addresses of seqlens_q and
+    cu_seqlens_q. With `has_tail` rows past the last sum become 0 (F-TAIL).
+    """
+
+def zos_varlen(
+    device: int, stream: int, arrays: tuple[int, ...], num_reqs: int, previous: int, outputs: tuple[int, int]
+) -> None:
+    """F-VARLEN. `arrays`: addresses of seqlens_q, seqlens_k, fresh_cu_seqlens_q, remap, prev_seqlens_q and
+    prev_num_accepted_tokens, 0 for none; `outputs`: those of seqlens_k and cu_seqlens_q.
     """
 
 def gather_rows(

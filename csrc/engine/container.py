@@ -31,6 +31,8 @@ class InputMetadataV4(StepFields):
 
     # How prepare_for_mirror_cp moves query-aligned fields.
     _gathered: ClassVar[tuple[GatheredField, ...]] = GATHERED
+    # What a broadcast leaves where it is: caches of a rank's kernels.
+    _unsent: ClassVar[tuple[str, ...]] = ("mlp_relu_schedule_metadata", "flash_mla_sched_meta_dict")
 
     def compute_attn_info(
         self,
@@ -122,12 +124,15 @@ class InputMetadataV4(StepFields):
         control_group: torch.distributed.ProcessGroup | None = None,
         device: torch.device | None = None,
         template: Self | None = None,
+        receiver: Self | None = None,
     ) -> Self:
         """The container of rank `src` on every rank: tensors through the device group, the rest through a gloo group.
 
         `metadata` is rank `src`'s own, None elsewhere. A tensor that is referenced twice is sent once and is one tensor
-        there; empty dicts arrive. Raises engine.broadcast.BroadcastError, on every rank and within `timeout`, when a
-        rank is gone or its `template` does not fit. See engine.broadcast for what may be sent.
+        there; empty dicts arrive, dicts of any depth; the caches of a rank's kernels do not. `receiver`, not on rank
+        `src`: a container to be filled, whose tensors keep their addresses where they fit (I-41). Raises
+        engine.broadcast.BroadcastError, on every rank and within `timeout`, when a rank is gone or its `template` does
+        not fit; one that is a TypeError for a value of another kind. See engine.broadcast for what may be sent.
         """
         return broadcast(
             metadata,
@@ -138,6 +143,7 @@ class InputMetadataV4(StepFields):
             timeout=timeout,
             device=device,
             template=template,
+            receiver=receiver,
         )
 
     @staticmethod

@@ -74,10 +74,12 @@ def consumer_view(metadata: _Fields) -> _Fields:
 
 
 def kept_rows(metadata: StepFields, flags: torch.Tensor | None) -> torch.Tensor | None:
-    """The kept rows [yoco_consumer_total_q] of flags of the full layout [total_q]; the neutral row without rows."""
+    """The kept rows [yoco_consumer_total_q] of flags [total_q] of the full layout; without rows one, false."""
     rows = metadata.yoco_consumer_query_indices
-    if flags is None or rows is None or metadata.yoco_consumer_total_q == 0:
+    if flags is None or rows is None:
         return flags
+    if metadata.yoco_consumer_total_q == 0:
+        return torch.zeros(1, dtype=torch.bool, device=flags.device)
     return gather(flags, rows, False)
 
 

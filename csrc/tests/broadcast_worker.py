@@ -112,7 +112,7 @@ def everything(seed: int) -> Everything:
             "half": torch.tensor(0.5, dtype=torch.bfloat16),
             "none": None,
             "rows": torch.empty(0, 4, dtype=torch.int32),
-            "deep.key": seed,
+            "inner": {"4": shared, "deeper": {"a": torch.arange(seed, seed + 3), "b": seed, "none": {}}},
         },
         empty={},
         count=2**62 + seed,
@@ -254,6 +254,93 @@ def unsendable(me: Rank) -> list[Any]:
     sent = everything(2)
     sent.buckets["list"] = [1, 2]
     return me.refused(sent)
+
+
+def unknown_types(me: Rank, path: list[str]) -> list[Any]:
+    """The source brings a value of a kind that is not sent, at `path`; all ranks have a TypeError, no tensor moves."""
+    sent = everything(2)
+    holder: Any = sent.buckets
+    for key in path[:-1]:
+        holder = holder[key]
+    holder[path[-1]] = (1, 2)
+    silent = mock.patch.object(Parcel, "exchange", side_effect=AssertionError("a tensor was sent"))
+    with silent, pytest.raises(TypeError) as caught:
+        me.cast(sent)
+    assert_same(me.cast(everything(2)), everything(2))
+    assert isinstance(caught.value, BroadcastError)
+    return [caught.value.rank, caught.value.path, str(caught.value)]
+
+
+def caches(me: Rank) -> str:
+    """Caches of a rank's kernels stay where they are."""
+    sent = steps()[0]
+    sent.mlp_relu_schedule_metadata, sent.flash_mla_sched_meta_dict = object(), {"a": object()}
+    receiver = None if me.rank == 0 else steps()[1]
+    if receiver is not None:
+        receiver.mlp_relu_schedule_metadata = object()
+    received = me.cast(sent, container=type(sent), receiver=receiver)
+    if me.rank == 0:
+        assert received.mlp_relu_schedule_metadata is not None
+    else:
+        assert (received.mlp_relu_schedule_metadata, received.flash_mla_sched_meta_dict) == (None, None)
+        sent.clean()
+        for name in ("mlp_relu_schedule_metadata", "flash_mla_sched_meta_dict"):
+            setattr(sent, name, None)
+        assert received.positions.tolist() == sent.positions.tolist()
+    return "equal"
+
+
+def receivers(me: Rank) -> str:
+    """A container that is there ends up with the sender's fields; tensors that fit keep their addresses."""
+    for turn, start in enumerate((everything(0), everything(7), Everything(), Everything(tensor=1, count={}, empty=3))):
+        sent = everything(3)
+        sent.count = {"was": {"a": 1}} if turn % 2 else 5
+        before = {path: tensor for path, tensor in tensors_of(start)}
+        tables = start.buckets
+        received = me.cast(sent, receiver=None if me.rank == 0 else start)
+        assert_same(received, sent)
+        if me.rank == 0:
+            continue
+        assert received is start
+        assert tables is None or received.buckets is tables
+        fitting = 0
+        for path, tensor in tensors_of(received):
+            if path in before and before[path].shape == tensor.shape and before[path].dtype == tensor.dtype:
+                assert tensor is before[path], path
+                fitting += 1
+        assert fitting > 0 or not before
+    return "equal"
+
+
+def refused_receivers(me: Rank) -> list[Any]:
+    """A call that is refused, or fails when the tensors are there, leaves a receiver as it was."""
+    answers = []
+    unlike = InputMetadataV4() if me.rank == 1 else None
+    answers.append(me.refused(everything(3), receiver=unlike))
+    answers.append(me.refused(everything(3), receiver=Everything() if me.rank == 0 else None))
+    start, kept = everything(1), everything(1)
+    held = dict(tensors_of(start))
+    options = {"receiver": start if me.rank == 1 else None}
+    last = me.rank == me.world - 1
+    fault = mock.patch.object(call, "assemble", side_effect=MemoryError("none left")) if last else None
+    answers.append(me.refused(everything(3), fault=fault, **options))
+    answers.append(me.refused(everything(3), max_bytes=100 if last else 1 << 30, **options))
+    assert_same(start, kept)
+    assert all(tensor is held[path] for path, tensor in tensors_of(start))
+    return answers
+
+
+def tensors_of(container: Any) -> list[tuple[str, torch.Tensor]]:
+    """All tensors of a container by path, dicts of any depth."""
+
+    def walk(path: str, value: Any) -> Iterator[tuple[str, torch.Tensor]]:
+        if isinstance(value, torch.Tensor):
+            yield path, value
+        elif isinstance(value, dict):
+            for key, item in value.items():
+                yield from walk(f"{path}.{key}", item)
+
+    return [found for field in fields(container) for found in walk(field.name, getattr(container, field.name))]
 
 
 def malformed(me: Rank, payload: str) -> list[Any]:

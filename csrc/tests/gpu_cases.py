@@ -102,3 +102,16 @@ def assert_same(ours, theirs, step=None, config=None):
             left, right = (defined_cells(step, side, smallest, config.block_size) for side in (left, right))
         assert (left.dtype, left.shape) == (right.dtype, right.shape), key
         assert torch.equal(left, right), key
+
+
+def captured_graph(body):
+    """The graph of a call; it ran once before, so that what is made lazily is there."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        body()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = body()
+    return graph, result

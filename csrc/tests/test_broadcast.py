@@ -10,6 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from broadcast_worker import GROUP_TIMEOUT, Everything, assert_same, everything
@@ -17,6 +18,7 @@ from broadcast_worker import GROUP_TIMEOUT, Everything, assert_same, everything
 from inputmeta.engine.broadcast import MAX_BYTES, BroadcastError, broadcast
 from inputmeta.engine.broadcast.errors import RefusedError
 from inputmeta.engine.broadcast.manifest import MAX_MANIFEST_BYTES, assemble, check_total, decode, describe, encode
+from inputmeta.engine.broadcast.receive import fill
 
 Answers = list[dict[str, Any]]
 Group = Callable[..., Answers]
@@ -101,15 +103,24 @@ def test_manifest_there_and_back() -> None:
     again = decode(encode(manifest))
     assert again == manifest
     assert_same(assemble(Everything, again, tensors), metadata)
-    assert len(tensors) == 7
+    assert len(tensors) == 8
+
+
+def nested(depth: int) -> dict[str, Any]:
+    """Dicts in one another."""
+    return {"a": nested(depth - 1)} if depth else {}
 
 
 @pytest.mark.parametrize(
     ("value", "path", "rule"),
     [
         ([1], "field", "a list is not sent"),
-        ({"a": {"b": 1}}, "field.a", "a dict is not sent"),
-        ({4: 1}, "field", "key 4 is no string"),
+        ({"a": {"b": {3}}}, "field.a.b", "a set is not sent"),
+        ({"a": {"b": np.zeros(1)}}, "field.a.b", "a ndarray is not sent"),
+        ({"a": object()}, "field.a", "a object is not sent"),
+        ({4: 1}, "field", "a dict with the int key 4 is not sent"),
+        ({"a": {"b.c": 1}}, "field.a", "a dict with the str key 'b.c' is not sent"),
+        (nested(64), "field" + ".a" * 64, "a dict 64 levels deep is not sent"),
         (Colour.RED, "field", "a Colour is not sent"),
         (float("nan"), "field", "nan is not finite"),
         ({"4": float("-inf")}, "field.4", "-inf is not finite"),
@@ -128,6 +139,81 @@ def test_what_cannot_be_sent_is_refused(value: Any, path: str | None, rule: str)
         encode(describe(Small(value))[0])
     assert caught.value.path == path
     assert rule in caught.value.rule
+
+
+def test_a_dict_that_holds_itself_is_refused() -> None:
+    loop: dict[str, Any] = {}
+    loop["a"] = loop
+    with pytest.raises(TypeError, match=r"^broadcast: rank 0: field\.a\.a.*: a dict 64 levels deep is not sent"):
+        alone(Small(loop))
+    assert alone(Small(nested(63))).field == nested(63)
+
+
+def test_a_value_of_another_kind_is_a_type_error_of_the_broadcast() -> None:
+    for value in ([1], (1,), {1}, np.zeros(1), object(), Colour.RED, {"a": {"b": [1]}}):
+        with pytest.raises(TypeError, match=r"^broadcast: rank 0: field(\.a\.b)?: a \w+ is not sent") as caught:
+            alone(Small(value))
+        assert isinstance(caught.value, BroadcastError)
+        assert caught.value.failure.is_type
+    with pytest.raises(BroadcastError) as plain:
+        alone(Small(float("nan")))
+    assert not isinstance(plain.value, TypeError)
+
+
+# --- A receiver that is there -----------------------------------------------------------------------------------------
+
+
+def test_fill_replaces_keys_values_and_kinds() -> None:
+    kept, other, flag = torch.zeros(3), torch.zeros(2), torch.zeros(3, dtype=torch.bool)
+    held = {"a": {"b": kept, "gone": 1}, "c": other, "flag": flag}
+    receiver = Small(held)
+    fill(receiver, Small({"new": {"x": 1}, "a": {"b": torch.ones(3), "e": {}}, "c": torch.ones(4), "flag": {"z": 2}}))
+    assert receiver.field is held
+    assert list(held) == ["new", "a", "c", "flag"]
+    assert list(held["a"]) == ["b", "e"]
+    assert held["a"]["b"] is kept
+    assert kept.tolist() == [1, 1, 1]
+    assert (other.tolist(), held["c"].tolist()) == ([0, 0], [1] * 4)
+    assert held["flag"] == {"z": 2}
+    fill(receiver, Small(5))
+    assert receiver.field == 5
+    fill(receiver, Small({"a": 1}))
+    assert receiver.field == {"a": 1}
+
+
+def test_fill_writes_no_memory_for_two_values() -> None:
+    """What was one tensor, or one view of another, at the receiver is two at the sender."""
+    base = torch.zeros(6)
+    shared: dict[str, Any] = {"t": torch.zeros(2)}
+    receiver = Small({"a": base, "b": base, "c": base[3:], "d": torch.zeros(2).expand(3, 2), "e": shared, "f": shared})
+    one, two = torch.ones(6), torch.full((6,), 2.0)
+    brought = {"a": one, "b": two, "c": torch.full((3,), 3.0), "d": torch.full((3, 2), 4.0)}
+    fill(receiver, Small({**brought, "e": {"t": torch.full((2,), 5.0)}, "f": {"t": torch.full((2,), 6.0)}}))
+    assert receiver.field["a"] is base
+    assert [receiver.field[key].flatten()[0].item() for key in "abcd"] == [1, 2, 3, 4]
+    assert base.tolist() == [1] * 6
+    assert [receiver.field[key]["t"].tolist() for key in "ef"] == [[5, 5], [6, 6]]
+    again = Small({"a": base, "b": base})
+    fill(again, Small({"a": two, "b": two}))
+    assert again.field["a"] is again.field["b"] is base
+
+
+def test_fill_writes_tensors_of_inference() -> None:
+    with torch.inference_mode():
+        held = torch.zeros(3)
+    receiver = Small(held)
+    fill(receiver, Small(torch.ones(3)))
+    assert receiver.field is held
+    assert held.tolist() == [1, 1, 1]
+
+
+def test_fill_writes_into_views_with_gaps() -> None:
+    buffer = torch.zeros(4, 6)
+    receiver = Small(buffer[:, ::2])
+    fill(receiver, Small(torch.arange(12.0).view(4, 3)))
+    assert receiver.field.data_ptr() == buffer.data_ptr()
+    assert buffer[:, ::2].flatten().tolist() == list(range(12))
+    assert int(buffer[:, 1::2].abs().sum()) == 0
 
 
 def manifest_of(tensors: str, field: str) -> str:
@@ -154,7 +240,8 @@ MALFORMED = {
     "no such tensor": manifest_of("[]", REFERENCE),
     "negative index": manifest_of("[]", '{"type":"tensor","index":-1}'),
     "tensor of no field": manifest_of('[{"dtype":"int32","shape":[1]}]', '{"type":"scalar","value":1}'),
-    "two levels": manifest_of("[]", '{"type":"dict","items":{"a":{"type":"dict","items":{}}}}'),
+    "a key with a dot": manifest_of("[]", '{"type":"dict","items":{"a.b":{"type":"dict","items":{}}}}'),
+    "65 levels": manifest_of("[]", '{"type":"dict","items":{"a":' * 64 + '{"type":"dict","items":{}}' + "}}" * 64),
     "deep": "[" * 100_000,
     "too long": " " * (MAX_MANIFEST_BYTES + 1),
 }
@@ -233,6 +320,29 @@ def test_what_one_rank_cannot_do_is_the_same_error_on_all(group: Group) -> None:
     assert common(group("unsendable", 2))[:2] == [0, "buckets.list"]
     assert common(group("no_memory", 3)) == [2, None, "broadcast: rank 2: MemoryError: none"]
     assert common(group("too_large", 3))[2].endswith("bytes, at most 100 are sent")
+
+
+@pytest.mark.parametrize("path", [["list"], ["inner", "deeper", "tuple"]])
+def test_a_value_of_another_kind_is_a_type_error_on_all_ranks(group: Group, path: list[str]) -> None:
+    where = ".".join(["buckets", *path])
+    text = f"broadcast: rank 0: {where}: a tuple is not sent; scalars, tensors and dicts of these are"
+    assert common(group("unknown_types", 3, path)) == [0, where, text]
+
+
+def test_caches_of_kernels_are_not_sent(group: Group) -> None:
+    assert common(group("caches", 2)) == "equal"
+
+
+def test_a_receiver_that_is_there_is_filled(group: Group) -> None:
+    assert common(group("receivers", 3)) == "equal"
+
+
+def test_a_refused_call_leaves_the_receiver_as_it_was(group: Group) -> None:
+    answers = common(group("refused_receivers", 3))
+    assert [answer[0] for answer in answers] == [1, 0, 2, 2]
+    assert answers[0][2] == "broadcast: rank 1: brings a InputMetadataV4, not a Everything"
+    assert answers[1][2].endswith("is the source, which keeps its own container, but brings a receiver")
+    assert answers[2][2].endswith("MemoryError: none left")
 
 
 @pytest.mark.parametrize("name", ["empty", "pickle", "cut short", "unknown dtype", "tensor of no field"])

@@ -3,6 +3,7 @@
 from dataclasses import fields
 
 import engine_cases as cases
+import numpy as np
 import pytest
 import torch
 
@@ -49,7 +50,7 @@ def decode():
 def test_the_attributes_are_the_fields_and_the_caches_of_kernels():
     assert {field.name for field in fields(engine.InputMetadataV4)} == FIELDS | CACHES
     own = {field.name for field in fields(engine.InputMetadataV4VL)} - FIELDS - CACHES
-    assert own == {"images_seq_mask", "images_seq_mask_full"}
+    assert own == {"mm_token_type", "images_seq_mask", "images_seq_mask_full"}
 
 
 @pytest.mark.parametrize(
@@ -146,6 +147,74 @@ def test_what_cannot_be_copied_is_refused_before_anything_is():
     with pytest.raises(ValueError, match="only this container"):
         target.recursive_copy_(prompt())
     assert all(torch.equal(value, cells[key]) for key, value in cases.tensors(target).items())
+
+
+# --- what else a container may hold (I-39, I-40) ---------------------------------------------------------------------
+
+
+def test_a_flat_dict_has_no_none_and_every_empty_dict():
+    metadata = decode()
+    metadata.klen, metadata.kv_ca_index, metadata.input_ids = {}, None, None
+    flat = metadata.to_flatten_dict()
+    assert flat["klen"] == {}
+    assert not {"kv_ca_index", "input_ids", "klen.4"} & flat.keys()
+    again = engine.InputMetadataV4.from_flatten_dict(flat)
+    assert (again.klen, again.kv_ca_index, again.input_ids) == ({}, None, None)
+    nothing = engine.InputMetadataV4.from_flatten_dict({})
+    assert (nothing.num_reqs, nothing.total_q, nothing.is_prompt) == (0, 0, False)
+    assert nothing.to_flatten_dict() == {"num_reqs": 0, "total_q": 0, "is_prompt": False}
+
+
+OPAQUE = [[1, 2], (torch.zeros(1),), {4, 5}, np.zeros(3), object()]
+
+
+@pytest.mark.parametrize("value", OPAQUE, ids=lambda value: type(value).__name__)
+def test_what_only_its_maker_understands_is_one_value(value):
+    target, source = decode(), other_step()
+    target.mlp_relu_schedule_metadata = value
+    target.flash_mla_sched_meta_dict = {"a": value, "b": {"c": torch.zeros(2)}}
+    flat = target.to_flatten_dict()
+    assert flat["mlp_relu_schedule_metadata"] is flat["flash_mla_sched_meta_dict.a"] is value
+    assert flat["flash_mla_sched_meta_dict.b"] is target.flash_mla_sched_meta_dict["b"]  # one level, no deeper
+    again = engine.InputMetadataV4.from_flatten_dict(flat)
+    assert again.flash_mla_sched_meta_dict["a"] is again.mlp_relu_schedule_metadata is value
+    inner = target.flash_mla_sched_meta_dict["b"]["c"]
+    target.recursive_copy_(source)  # which has none of it
+    assert target.mlp_relu_schedule_metadata is value
+    assert target.flash_mla_sched_meta_dict["b"]["c"] is inner
+    assert inner.tolist() == [0, 0]
+
+
+def test_a_tensor_two_levels_deep_is_neither_copied_nor_compared():
+    target, source = decode(), other_step()
+    target.flash_mla_sched_meta_dict = {"a": {"b": torch.zeros(2)}}
+    source.flash_mla_sched_meta_dict = {"a": {"b": torch.ones(3), "c": torch.ones(1)}}
+    target.recursive_copy_(source)
+    assert target.flash_mla_sched_meta_dict["a"]["b"].tolist() == [0, 0]
+
+
+# --- buffers of another size (I-38) ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["prompt", "decode"])
+@pytest.mark.parametrize("change", [1, -1])
+def test_eager_buffers_fit_exactly(path, change):
+    made, sequence = (prompt(), cases.prompt_sequence()) if path == "prompt" else (decode(), cases.decode_sequence())
+    build = engine.prepare_prompt_v4 if path == "prompt" else engine.prepare_decode_v4
+    for key, tensor in cases.tensors(made).items():
+        out = cases.poisoned(made)
+        out[key] = torch.full((tensor.shape[0] + change, *tensor.shape[1:]), cases.POISON).to(tensor.dtype)
+        with pytest.raises(engine.OutError, match=key):
+            build([sequence], cases.config(), out)
+        assert cases.is_untouched(out)
+    # who keeps larger buffers gives their prefixes
+    large = {
+        key: torch.full((99, *tensor.shape[1:]), 0, dtype=tensor.dtype) for key, tensor in cases.tensors(made).items()
+    }
+    views = {key: buffer[: cases.tensors(made)[key].shape[0]] for key, buffer in large.items()}
+    again = build([sequence], cases.config(), views)
+    assert cases.same(again, made)
+    assert all(tensor.data_ptr() == large[key].data_ptr() for key, tensor in cases.tensors(again).items())
 
 
 # --- cleaning --------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@
 #include "core/zos_decode.h"
 #include "core/zos_gather.h"
 #include "cuda/gather_ids.h"
+#include "cuda/shorten.h"
 #include "cuda/zos_metadata.h"
 #include "cuda/zos_tables.h"
 #include "emulate.h"
@@ -65,15 +66,23 @@ class Outputs {
   std::vector<std::unique_ptr<bool[]>> flags_;
 };
 
+ZosCopies copies_of(const Step& step, Outputs& out) {
+  ZosCopies copies = {.tokens = step.sources,
+                      .ngram_token_ids = step.ngram_columns > 0 ? step.ngrams.data() : nullptr,
+                      .out_cu_seqlens_q = out.cu_seqlens_q,
+                      .out_input_ids = out.input_ids,
+                      .out_ngram_token_ids = step.ngram_columns > 0 ? out.ngram_token_ids : nullptr,
+                      .ngram_columns = step.ngram_columns,
+                      .pad_token = static_cast<int32_t>(step.config.pad_token)};
+  copies.tokens.fresh_input_ids = step.input_ids.data();
+  copies.tokens.fresh_rows = step.total_q;
+  return copies;
+}
+
 void run_core(const Step& step, int64_t columns, Outputs& out) {
   zos_decode_kernel(step.inputs, step.total_q, ZosConstants(step.config, step.ratios, columns), out.outputs);
   if (step.total_q > 0) zos_block_tables_kernel(step.inputs, columns, out.tables);
-  std::copy_n(step.inputs.cu_seqlens_q, step.inputs.num_reqs, out.cu_seqlens_q);
-  std::copy_n(step.input_ids.data(), step.total_q, out.input_ids);
-  std::copy_n(step.ngrams.data(), step.total_q * step.ngram_columns, out.ngram_token_ids);
-  if (step.total_q > 0) return;
-  out.input_ids[0] = 0;
-  std::fill_n(out.ngram_token_ids, step.ngram_columns, static_cast<int32_t>(step.config.pad_token));
+  zos_copies_kernel(step.inputs, step.total_q, copies_of(step, out));
 }
 
 /// All launches of the metadata, as ZosTarget cuts them.
@@ -83,13 +92,7 @@ void emulate_metadata(const Step& step, int64_t columns, int64_t longest, Output
   args.inputs = step.inputs;
   args.table_cells = static_cast<int64_t>(step.tables.size());
   args.outputs = out.outputs;
-  args.copies = {.input_ids = step.input_ids.data(),
-                 .ngram_token_ids = step.ngram_columns > 0 ? step.ngrams.data() : nullptr,
-                 .out_cu_seqlens_q = out.cu_seqlens_q,
-                 .out_input_ids = out.input_ids,
-                 .out_ngram_token_ids = step.ngram_columns > 0 ? out.ngram_token_ids : nullptr,
-                 .ngram_columns = step.ngram_columns,
-                 .pad_token = static_cast<int32_t>(step.config.pad_token)};
+  args.copies = copies_of(step, out);
   args.params = constants.params;
   args.total_q = static_cast<uint32_t>(step.total_q);
   args.tiles = plan_sequence_tiles(step.inputs.num_reqs, step.total_q, longest);
@@ -217,37 +220,160 @@ TEST(arrays_of_any_values_stay_inside) {
   }
 }
 
-/// Rows past the last sum: the host's count was an upper bound (variable-length drafts).
-TEST(rows_past_the_last_sum_are_not_written) {
-  Step step(simple_config(), std::vector<Shape>(4, {.seqlen_q = 2, .seqlen_k = 9}));
-  step.total_q = 11;
-  step.input_ids.resize(11);
-  Outputs out(step, step.max_num_blocks, 0, 0);
-  emulate_metadata(step, step.max_num_blocks, 2, out);
-  emulate_tables(step, step.max_num_blocks, 2, kGridLimit, out);
-  CHECK_EQ(out.outputs.cells<Field::positions>()[7], 8);
-  for (int64_t row = 8; row < 11; ++row) {
-    CHECK_EQ(out.outputs.cells<Field::positions>()[row], kPoison);
-    CHECK_EQ(out.tables[row * step.max_num_blocks], kPoison);
+// --- Drafts of variable length ---------------------------------------------------------------------------------------
+
+/// A step that the device has made shorter, of any sequences, some of them new.
+struct Shorter {
+  Step step;
+  Row extracted_ends, extracted_k, remap, prev_lengths, prev_accepted, sampled, predict;
+  int64_t width;
+
+  Shorter(Draws& draw, const Config& config, int64_t count)
+      : step(config, random_shapes(draw, count, draw(0, 3) == 0 ? 60 : 6, 300)),
+        extracted_ends(step.ends),
+        extracted_k(step.seqlens_k),
+        width(step.longest - 1 + draw(0, 2)) {
+    const int64_t previous = draw(1, 20);
+    for (int64_t k = 0; k < previous; ++k) {
+      prev_lengths.push_back(static_cast<int32_t>(draw(1, 6)));
+      prev_accepted.push_back(static_cast<int32_t>(draw(0, prev_lengths.back() - 1)));
+      sampled.push_back(static_cast<int32_t>(1000 + k));
+    }
+    for (int64_t k = 0; k < previous * width; ++k) predict.push_back(static_cast<int32_t>(100000 + k));
+    for (size_t k = 0; k < step.seqlens_q.size(); ++k) {
+      const auto place = static_cast<size_t>(draw(0, previous - 1));
+      const int32_t q_start = step.seqlens_k[k] - step.seqlens_q[k];
+      const bool is_new = draw(0, 2) == 0 || prev_lengths[place] - 1 - prev_accepted[place] > q_start;
+      remap.push_back(is_new ? -static_cast<int32_t>(draw(1, 9)) : static_cast<int32_t>(place));
+      step.seqlens_q[k] = static_cast<int32_t>(draw(1, step.seqlens_q[k]));
+    }
+    step.sources = {.fresh_cu_seqlens_q = extracted_ends.data(),
+                    .remap = remap.data(),
+                    .prev_sampled_token_ids = sampled.data(),
+                    .previous = previous,
+                    .prev_predict_token_ids = predict.data(),
+                    .predict_columns = width};
+  }
+
+  ZosVarlen varlen() const {
+    return {.num_reqs = step.inputs.num_reqs,
+            .seqlens_q = step.seqlens_q.data(),
+            .seqlens_k = extracted_k.data(),
+            .fresh_cu_seqlens_q = extracted_ends.data(),
+            .remap = remap.data(),
+            .previous = static_cast<int64_t>(prev_lengths.size()),
+            .prev_seqlens_q = prev_lengths.data(),
+            .prev_num_accepted_tokens = prev_accepted.data()};
+  }
+
+  ZosVarlenBounds bounds() const {
+    return {.total_q = step.total_q,
+            .max_predicted = width,
+            .tokens_per_block = step.ratios.smallest().tokens_per_block(),
+            .swa_block_size = 1,  // random_config has rings that no state fits
+            .state_ids = step.states.data(),
+            .block_tables_offsets = step.offsets.data(),
+            .block_tables = step.tables};
+  }
+
+  void emulate_shorten() {
+    const ShortenArgs args = {.varlen = varlen(), .seqlens_k = step.seqlens_k.data()};
+    for_each_thread(shorten_blocks(args), kShortenThreads,
+                    [&](uint32_t block, uint32_t thread) { shorten_thread(args, block, thread); });
+  }
+};
+
+TEST(a_shorter_step_is_that_of_the_host) {
+  Draws draw(21);
+  for (int batch = 0; batch < 300; ++batch) {
+    Shorter shorter(draw, random_config(draw), batch == 0 ? 700 : draw(1, 40));
+    Step& step = shorter.step;
+    check_varlen(shorter.varlen(), shorter.bounds());
+    Row expected(step.seqlens_k.size());
+    shorten_step(shorter.varlen(), expected.data(), step.ends.data());
+    shorter.emulate_shorten();
+    check_same(step.seqlens_k, expected, "seqlens_k");
+    check_zos_arrays(step.inputs, step.ratios, step.total_q, step.max_num_blocks,
+                     static_cast<int64_t>(step.tables.size()), true);
+    check_step(step, draw(0, 4), draw(0, 1));
+  }
+}
+
+TEST(rows_past_the_shorter_sum_are_neutral) {
+  Config config = simple_config();
+  config.max_ngram_size = 2;
+  config.pad_token = 11;
+  config.force_load_balance = true;
+  Step step(config, std::vector<Shape>(3, {.seqlen_q = 3, .seqlen_k = 9, .state_id = 4}));
+  const Row extracted = step.ends;
+  step.seqlens_q = {2, 1, 1};
+  step.seqlens_k = {8, 7, 7};
+  step.ends = {2, 3, 4};
+  step.sources.fresh_cu_seqlens_q = extracted.data();
+  const int64_t columns = step.max_num_blocks;
+  Outputs out(step, columns, 0, 0);
+  emulate_metadata(step, columns, 3, out);
+  emulate_tables(step, columns, 3, kGridLimit, out);
+  const auto cells = [&]<Field field>(ZosField<field>) {
+    const auto* const begin = out.outputs.cells<field>();
+    return Row(begin, begin + 9 * ZosField<field>::kColumns);
+  };
+  CHECK_EQ(cells(ZosField<Field::positions>()), Row{6, 7, 6, 6, 0, 0, 0, 0, 0});
+  CHECK_EQ(cells(ZosField<Field::context_lens>()), Row{7, 8, 7, 7, 0, 0, 0, 0, 0});
+  CHECK_EQ(cells(ZosField<Field::state_block_idx>()), Row{4, 4, 4, 4, 0, 0, 0, 0, 0});
+  CHECK_EQ(cells(ZosField<Field::gate_force_random>()), Row{1, 1, 1, 1, 0, 0, 0, 0, 0});
+  CHECK_EQ(cells(ZosField<Field::valid_token_mask>()), Row{1, 1, 1, 1, 0, 0, 0, 0, 0});
+  const int32_t none = 998244353;
+  CHECK_EQ(cells(ZosField<Field::query_indices>()), Row{0, 0, 1, 2, none, none, none, none, none});
+  CHECK_EQ(cells(ZosField<Field::slot_mapping_store_swa>()), Row{24, 25, 24, 24, -1, -1, -1, -1, -1});
+  CHECK_EQ(cells(ZosField<Field::slot_mapping_store_ca>()).back(), -1);
+  CHECK_EQ(cells(ZosField<Field::klen>()), Row{1, 2, 1, 1, 0, 0, 0, 0, 0});
+  const Row dense = cells(ZosField<Field::kv_ca_index_offset_len>());
+  CHECK_EQ(Row(dense.begin() + 6, dense.end()), Row{3 * 8 * static_cast<int32_t>(columns), 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0});
+  CHECK_EQ(Row(out.input_ids, out.input_ids + 9), Row{500, 501, 503, 506, 0, 0, 0, 0, 0});
+  CHECK_EQ(Row(out.ngram_token_ids, out.ngram_token_ids + 18),
+           Row{900, 901, 902, 903, 906, 907, 912, 913, 11, 11, 11, 11, 11, 11, 11, 11, 11, 11});
+  for (int64_t row = 4; row < 9; ++row) CHECK_EQ(out.tables[row * columns], kPoison);
+}
+
+/// I-37: whatever the device brings, under the sanitizer.
+TEST(a_shorter_step_of_any_values_stays_inside) {
+  Draws draw(22);
+  for (int batch = 0; batch < 500; ++batch) {
+    Shorter shorter(draw, random_config(draw), draw(1, 9));
+    Step& step = shorter.step;
+    for (Row* array : {&shorter.remap, &shorter.prev_lengths, &shorter.prev_accepted, &step.seqlens_q,
+                       &shorter.extracted_ends}) {
+      if (draw(0, 1) == 1) {
+        (*array)[static_cast<size_t>(draw(0, static_cast<int64_t>(array->size()) - 1))] = any_int32(draw);
+      }
+    }
+    shorter.emulate_shorten();
+    uint32_t end = 0;  // as the scan does: sums wrap
+    for (size_t k = 0; k < step.ends.size(); ++k) {
+      step.ends[k] = static_cast<int32_t>(end += static_cast<uint32_t>(step.seqlens_q[k]));
+    }
+    if (draw(0, 2) == 0) step.spoil(draw);
+    const int64_t columns = step.max_num_blocks + draw(0, 4);
+    Outputs out(step, columns, 3, draw(0, 1));
+    emulate_metadata(step, columns, step.longest, out);
+    emulate_tables(step, columns, step.longest, kGridLimit, out);
   }
 }
 
 // --- F-GATHER --------------------------------------------------------------------------------------------------------
 
-void emulate_gather(const ZosTokens& tokens, int32_t* out) {
-  const GatherIdsArgs args = {
-      .fresh_input_ids = tokens.fresh_input_ids.data(),
-      .prev_sampled = tokens.prev_sampled.data(),
-      .prev_predict = tokens.prev_predict.data(),
-      .remap = tokens.remap.data(),
-      .seqlens_q = tokens.seqlens_q.data(),
-      .cu_seqlens_q = tokens.cu_seqlens_q.data(),
-      .out = out,
-      .predict_columns = tokens.predict_columns,
-      .rows = static_cast<uint32_t>(tokens.fresh_input_ids.size()),
-      .previous = static_cast<uint32_t>(tokens.prev_sampled.size()),
-      .tiles = plan_sequence_tiles(static_cast<int64_t>(tokens.remap.size()),
-                                   static_cast<int64_t>(tokens.fresh_input_ids.size()), tokens.predict_columns + 1)};
+void emulate_gather(const ZosTokens& tokens, bool has_tail, int32_t* out) {
+  const auto count = static_cast<int64_t>(tokens.seqlens_q.size());
+  GatherIdsArgs args = {.sources = tokens.sources,
+                        .seqlens_q = tokens.seqlens_q.data(),
+                        .cu_seqlens_q = tokens.cu_seqlens_q.data(),
+                        .out = out,
+                        .rows = static_cast<uint32_t>(tokens.sources.fresh_rows),
+                        .max_seqlen_q = static_cast<uint32_t>(tokens.max_seqlen_q),
+                        .has_tail = has_tail,
+                        .tiles = plan_sequence_tiles(count, tokens.sources.fresh_rows, tokens.max_seqlen_q)};
+  if (args.sources.fresh_cu_seqlens_q == nullptr) args.sources.fresh_cu_seqlens_q = args.cu_seqlens_q;
   for_each_thread(gather_ids_blocks(args), kGatherWarps * kWarp,
                   [&](uint32_t block, uint32_t thread) { gather_ids_thread(args, block, thread); });
 }
@@ -268,7 +394,18 @@ struct GatherArrays {
     }
     for (int64_t k = 0; k < row + draw(0, 3); ++k) fresh.push_back(static_cast<int32_t>(-k - 10));
   }
-  ZosTokens tokens() const { return {fresh, sampled, predict, columns, remap, seqlens, ends}; }
+  ZosTokens tokens() const {
+    return {{.fresh_input_ids = fresh.data(),
+             .fresh_rows = static_cast<int64_t>(fresh.size()),
+             .remap = remap.data(),
+             .prev_sampled_token_ids = sampled.data(),
+             .previous = static_cast<int64_t>(sampled.size()),
+             .prev_predict_token_ids = predict.data(),
+             .predict_columns = columns},
+            seqlens,
+            ends,
+            std::max<int64_t>(1, static_cast<int64_t>(fresh.size()))};
+  }
 };
 
 TEST(token_ids_are_gathered_as_on_the_host) {
@@ -277,11 +414,12 @@ TEST(token_ids_are_gathered_as_on_the_host) {
     GatherArrays arrays(draw, batch == 0 ? 65536 : draw(1, 80));
     check_gather(arrays.tokens());
     Row expected(arrays.fresh.size(), kPoison);
-    gather_input_ids(arrays.tokens(), expected);
+    const bool has_tail = draw(0, 1) == 1;
+    gather_input_ids(arrays.tokens(), expected.data(), static_cast<int64_t>(expected.size()), has_tail);
     Row out(arrays.fresh.size(), kPoison);
-    emulate_gather(arrays.tokens(), out.data());
+    emulate_gather(arrays.tokens(), has_tail, out.data());
     check_same(out, expected, "input_ids");
-    emulate_gather(arrays.tokens(), arrays.fresh.data());
+    emulate_gather(arrays.tokens(), false, arrays.fresh.data());
     expected.resize(static_cast<size_t>(arrays.ends.back()));
     arrays.fresh.resize(expected.size());
     check_same(arrays.fresh, expected, "input_ids in place");
@@ -296,7 +434,37 @@ TEST(a_gather_of_any_values_stays_inside) {
       (*array)[static_cast<size_t>(draw(0, static_cast<int64_t>(array->size()) - 1))] = any_int32(draw);
     }
     Row out(arrays.fresh.size(), kPoison);
-    emulate_gather(arrays.tokens(), out.data());
+    emulate_gather(arrays.tokens(), draw(0, 1) == 1, out.data());
+  }
+}
+
+TEST(fresh_ids_of_a_shorter_step_come_from_the_extracted_rows) {
+  Draws draw(5);
+  for (int batch = 0; batch < 200; ++batch) {
+    Shorter shorter(draw, simple_config(), draw(1, 40));
+    Step& step = shorter.step;
+    shorten_step(shorter.varlen(), step.seqlens_k.data(), step.ends.data());
+    ZosTokens tokens = {step.sources, step.seqlens_q, step.ends, step.longest};
+    tokens.sources.fresh_input_ids = step.input_ids.data();
+    tokens.sources.fresh_rows = step.total_q;
+    check_gather(tokens);
+    Row expected(static_cast<size_t>(step.total_q), 0);
+    for (size_t k = 0, row = 0; k < step.seqlens_q.size(); ++k) {
+      const int32_t begin = k == 0 ? 0 : shorter.extracted_ends[k - 1];
+      for (int32_t j = 0; j < step.seqlens_q[k]; ++j) {
+        const auto place = static_cast<size_t>(shorter.remap[k]);
+        const auto column = static_cast<size_t>(j - 1);
+        expected[row++] = shorter.remap[k] < 0 ? 500 + begin + j
+                          : j == 0             ? shorter.sampled[place]
+                                               : shorter.predict[place * static_cast<size_t>(shorter.width) + column];
+      }
+    }
+    Row out(expected.size(), kPoison);
+    gather_input_ids(tokens, out.data(), step.total_q, true);
+    check_same(out, expected, "input_ids on the host");
+    Row ours(expected.size(), kPoison);
+    emulate_gather(tokens, true, ours.data());
+    check_same(ours, expected, "input_ids");
   }
 }
 

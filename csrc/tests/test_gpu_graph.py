@@ -5,25 +5,12 @@ import random
 import engine_cases as cases
 import pytest
 import torch
-from gpu_cases import GPU, CapturedOnGpu, assert_hidden_untouched, assert_same, ids, on_host, plain_step
+from gpu_cases import GPU, CapturedOnGpu, assert_hidden_untouched, assert_same, captured_graph, on_host, plain_step
 from zos_cases import batch, random_config
 
 from inputmeta import engine
 
 pytestmark = pytest.mark.gpu
-
-
-def captured_graph(body):
-    """The graph of a call; it ran once before, so that what is made lazily is there."""
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        body()
-    torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        result = body()
-    return graph, result
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -124,21 +111,3 @@ def test_expansions_in_captured_buffers_of_more_rows():
     assert_same(metadata, host, step, config)
     assert metadata.kv_swa_index.data_ptr() == out["kv_swa_index"].data_ptr()
     assert all(bool((tensor[12:] == cases.POISON).all()) for tensor in out.values())
-
-
-def test_a_gather_is_captured():
-    lengths, fresh = ids(2, 1, 0, 3), ids(10, 11, 12, 13, 14, 15)
-    sampled, predict = ids(50, 60), torch.tensor([[51, 52], [61, 62]], dtype=torch.int32, device=GPU)
-    out = {"cu_seqlens_q": torch.zeros(4, dtype=torch.int32, device=GPU), "input_ids": torch.zeros_like(fresh)}
-    remap = ids(1, -1, 0, 0)
-    graph, (sums, tokens) = captured_graph(
-        lambda: engine.prepare_decode_inputs_zos_varlen(lengths, fresh, sampled, predict, remap, out)
-    )
-    graph.replay()
-    assert sums.tolist() == [2, 3, 3, 6]
-    assert tokens.tolist() == [60, 61, 12, 50, 51, 52]
-    lengths.copy_(ids(1, 1, 1, 2))
-    out["input_ids"].zero_()
-    graph.replay()
-    assert sums.tolist() == [1, 2, 3, 5]
-    assert tokens.tolist() == [60, 11, 50, 50, 51, 0]

@@ -239,9 +239,33 @@ def test_the_consumer_view_has_the_image_mask_of_the_kept_rows():
     assert view.images_seq_mask.tolist() == kept
     assert view.images_seq_mask_full is None
     for rank in range(2):
-        view = vision_step(yoco_config("compact", rank, 2)).get_consumer_view()
-        assert view.images_seq_mask_full.tolist() == kept
+        metadata = vision_step(yoco_config("compact", rank, 2))
+        view = metadata.get_consumer_view()
+        assert view.images_seq_mask_full is metadata.images_seq_mask_full
+        assert view.images_seq_mask_full.tolist() == IMAGES
         assert view.images_seq_mask.tolist() == [row >= 0 and kept[row] for row in view.mirror_cp_index.tolist()]
+
+
+@pytest.mark.parametrize(("rank", "size"), [(0, 1), (0, 2), (1, 2)])
+def test_token_types_stay_those_of_the_full_layout(rank, size):
+    config = yoco_config("compact", rank, size)
+    flat = engine.prepare_prompt_v4(batch(), config).to_flatten_dict()
+    types = torch.arange(len(IMAGES))
+    metadata = engine.InputMetadataV4VL.from_flatten_dict({**flat, "mm_token_type": types})
+    assert metadata.to_flatten_dict()["mm_token_type"] is types
+    for _ in range(2):
+        metadata.prepare_for_mirror_cp(config)
+        assert metadata.mm_token_type is types
+        assert metadata.get_consumer_view().mm_token_type is types
+    assert types.tolist() == list(range(len(IMAGES)))
+
+
+def test_mirroring_an_image_mask_again_changes_nothing():
+    metadata = vision_step(yoco_config("compact", 1, 2))
+    mask, full = metadata.images_seq_mask, metadata.images_seq_mask_full
+    metadata.prepare_for_mirror_cp(yoco_config("compact", 1, 2))
+    assert metadata.images_seq_mask is mask
+    assert metadata.images_seq_mask_full is full
 
 
 def test_without_an_image_mask_there_is_none():

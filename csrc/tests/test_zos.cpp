@@ -8,6 +8,7 @@
 #include "core/zos_decode.h"
 #include "core/zos_gather.h"
 #include "core/zos_inputs.h"
+#include "core/zos_varlen.h"
 #include "step.h"
 
 namespace inputmeta::test {
@@ -324,21 +325,33 @@ struct Gather {
   Row seqlens = {2, 1, 0, 3};
   Row ends = {2, 3, 3, 6};
 
-  ZosTokens tokens() const { return {fresh, sampled, predict, 2, remap, seqlens, ends}; }
+  int64_t max_seqlen_q = 7;
+
+  ZosTokens tokens() const {
+    return {{.fresh_input_ids = fresh.data(),
+             .fresh_rows = static_cast<int64_t>(fresh.size()),
+             .remap = remap.data(),
+             .prev_sampled_token_ids = sampled.data(),
+             .previous = 2,
+             .prev_predict_token_ids = predict.data(),
+             .predict_columns = 2},
+            seqlens,
+            ends,
+            max_seqlen_q};
+  }
 };
 
 TEST(rows_come_from_the_last_step_or_are_fresh) {
   const Gather gather;
   check_gather(gather.tokens());
   Row out(7, FilledStep::kUnwritten);
-  gather_input_ids(gather.tokens(), out);
+  gather_input_ids(gather.tokens(), out.data(), 7, false);
   CHECK_EQ(out, Row{60, 61, 12, 50, 51, 52, FilledStep::kUnwritten});
+  gather_input_ids(gather.tokens(), out.data(), 7, true);
+  CHECK_EQ(out, Row{60, 61, 12, 50, 51, 52, 0});
   Gather in_place;
-  gather_input_ids(in_place.tokens(), in_place.fresh);
+  gather_input_ids(in_place.tokens(), in_place.fresh.data(), 7, false);
   CHECK_EQ(in_place.fresh, Row{60, 61, 12, 50, 51, 52, 16});
-  Row sums(4);
-  sum_seqlens(gather.seqlens, sums);
-  CHECK_EQ(sums, gather.ends);
 }
 
 TEST(a_gather_outside_its_arrays_is_refused) {
@@ -348,15 +361,114 @@ TEST(a_gather_outside_its_arrays_is_refused) {
     return invalid([&] { check_gather(gather.tokens()); });
   };
   CHECK_EQ(broken([](Gather&) {}), "");
-  CHECK_EQ(broken([](Gather& gather) { gather.ends.clear(); }), "");  // to be summed
-  CHECK_EQ(broken([](Gather& gather) { gather.remap[3] = 2; }), "sequence 3: remap < len(prev_sampled) = 2");
-  CHECK_EQ(broken([](Gather& gather) { gather.seqlens[2] = -1; }), "sequence 2: seqlens_q >= 0");
+  CHECK_EQ(broken([](Gather& gather) { gather.remap[3] = 2; }),
+           "remap[3] is 2; rule: a place below the 2 of the last step");
+  CHECK_EQ(broken([](Gather& gather) { gather.seqlens[2] = -1; }),
+           "seqlens_q[2] is -1; rule: 0 or more rows a sequence, 7 fresh_input_ids in all");
   CHECK_EQ(broken([](Gather& gather) { gather.ends = {0, 2, 3, 3}; }),
-           "sequence 0: cu_seqlens_q is the inclusive sum of seqlens_q");
+           "cu_seqlens_q[0] is 0; rule: the inclusive sum of seqlens_q");
   CHECK_EQ(broken([](Gather& gather) { gather.fresh.resize(5); }),
-           "sequence 3: seqlens_q sum to at most 5 fresh_input_ids");
-  CHECK_EQ(broken([](Gather& gather) { gather.seqlens[3] = gather.ends[3] = 4, gather.ends[3] = 7; }),
-           "sequence 3: seqlens_q - 1 <= columns of prev_predict = 2");
+           "seqlens_q[3] is 3; rule: 0 or more rows a sequence, 5 fresh_input_ids in all");
+  CHECK_EQ(broken([](Gather& gather) { gather.seqlens[3] = 4, gather.ends[3] = 7; }),
+           "seqlens_q[3] is 4; rule: at most 1 + the 2 columns of prev_predict_token_ids");
+  CHECK_EQ(broken([](Gather& gather) { gather.max_seqlen_q = 2; }), "seqlens_q[3] is 3; rule: 0 or more, at most 2 rows");
+}
+
+// --- F-REMAP and F-VARLEN ----------------------------------------------------------------------------------------------
+
+/// Three sequences, extracted with 3, 2 and 4 rows; the last step had two, of 3 and 4 rows, and rejected 1 and 2 drafts.
+struct Varlen {
+  Row seqlens_q = {2, 2, 1};
+  Row seqlens_k = {10, 7, 20};
+  Row ends = {3, 5, 9};
+  Row remap = {1, -4, 0};
+  Row prev_seqlens_q = {3, 4};
+  Row prev_accepted = {1, 1};
+  Row states = {3, (1 << 30), 5};
+  Row tables = {7, 8, (1 << 30), 9};
+  std::vector<int64_t> offsets = {0, 2, 3, 4};
+  ZosVarlenBounds bounds = {.total_q = 9, .max_predicted = 1, .tokens_per_block = 8, .swa_block_size = 6};
+
+  void check() {
+    bounds.state_ids = states.data();
+    bounds.block_tables_offsets = offsets.data();
+    bounds.block_tables = tables;
+    check_varlen(arrays(), bounds);
+  }
+
+  ZosVarlen arrays() const {
+    return {.num_reqs = 3,
+            .seqlens_q = seqlens_q.data(),
+            .seqlens_k = seqlens_k.data(),
+            .fresh_cu_seqlens_q = ends.data(),
+            .remap = remap.data(),
+            .previous = static_cast<int64_t>(prev_seqlens_q.size()),
+            .prev_seqlens_q = prev_seqlens_q.data(),
+            .prev_num_accepted_tokens = prev_accepted.data()};
+  }
+};
+
+TEST(rejected_drafts_and_rows_are_taken_back) {
+  Varlen varlen;
+  varlen.check();
+  Row keys(3), sums(3);
+  shorten_step(varlen.arrays(), keys.data(), sums.data());
+  CHECK_EQ(keys, Row{10 - 1 - 2, 7, 20 - 3 - 1});
+  CHECK_EQ(sums, Row{2, 4, 5});
+  ZosVarlen first = varlen.arrays();
+  first.remap = nullptr;
+  shorten_step(first, keys.data(), sums.data());
+  CHECK_EQ(keys, Row{9, 7, 17});
+}
+
+TEST(what_the_last_step_left_must_fit_the_step) {
+  const auto broken = [](auto change) {
+    Varlen varlen;
+    change(varlen);
+    return invalid([&] { varlen.check(); });
+  };
+  CHECK_EQ(broken([](Varlen&) {}), "");
+  CHECK_EQ(broken([](Varlen& varlen) { varlen.seqlens_q[1] = 0; }), "seqlens_q[1] is 0; rule: 1 to the 2 rows extracted");
+  CHECK_EQ(broken([](Varlen& varlen) { varlen.seqlens_q[1] = 3; }), "seqlens_q[1] is 3; rule: 1 to the 2 rows extracted");
+  CHECK_EQ(broken([](Varlen& varlen) { varlen.remap[2] = 2; }),
+           "remap[2] is 2; rule: a place below the 2 of the last step");
+  CHECK_EQ(broken([](Varlen& varlen) { varlen.prev_accepted[0] = 3; }),
+           "prev_num_accepted_tokens[0] is 3; rule: 0 to prev_seqlens_q - 1 = 2");
+  CHECK_EQ(broken([](Varlen& varlen) { varlen.prev_accepted[1] = -1; }),
+           "prev_num_accepted_tokens[1] is -1; rule: 0 to prev_seqlens_q - 1 = 3");
+  CHECK_EQ(broken([](Varlen& varlen) { varlen.prev_accepted[1] = 3, varlen.prev_seqlens_q[1] = 12; }),
+           "prev_num_accepted_tokens[1] is 3; rule: rejects at most the 7 keys before sequence 0");
+  CHECK_EQ(broken([](Varlen& varlen) { varlen.prev_accepted[0] = 9, varlen.remap[2] = -1; }),  // no sequence's place
+           "prev_num_accepted_tokens[0] is 9; rule: 0 to prev_seqlens_q - 1 = 2");
+  CHECK_EQ(broken([](Varlen& varlen) { varlen.prev_seqlens_q[0] = 0, varlen.prev_accepted[0] = 0; }),
+           "prev_num_accepted_tokens[0] is 0; rule: 0 to prev_seqlens_q - 1 = -1");
+  CHECK_EQ(broken([](Varlen& varlen) { varlen.bounds.max_predicted = 0; }),
+           "seqlens_q[0] is 2; rule: at most 1 + the 0 columns of prev_predict_token_ids");
+  CHECK_EQ(broken([](Varlen& varlen) { varlen.ends[1] = 2; }),
+           "fresh_cu_seqlens_q[1] is 2; rule: inclusive sums that end with total_q = 9");
+  CHECK_EQ(broken([](Varlen& varlen) { varlen.bounds.total_q = 10; }),
+           "fresh_cu_seqlens_q[2] is 9; rule: inclusive sums that end with total_q = 10");
+  CHECK_EQ(broken([](Varlen& varlen) { varlen.seqlens_k[1] = 1; }),
+           "seqlens_k[1] is 1; rule: as extracted: it counts its own rows");
+}
+
+/// Rejected drafts move stores to earlier positions: their slots must fit, those of other sequences need not.
+TEST(slots_of_earlier_positions_fit_where_drafts_were_rejected) {
+  constexpr int32_t most_blocks = (1 << 28) - 1;  // of 8 tokens in 2^31 slots
+  constexpr int32_t most_states = ((int64_t{1} << 31) / 6) - 1;
+  const auto broken = [](auto change) {
+    Varlen varlen;
+    change(varlen);
+    return invalid([&] { varlen.check(); });
+  };
+  CHECK_EQ(broken([](Varlen& varlen) { varlen.tables[1] = most_blocks, varlen.states[2] = most_states; }), "");
+  CHECK_EQ(broken([](Varlen& varlen) { varlen.tables[1] = most_blocks + 1; }),
+           "block_tables[1] is 268435456; rule: (block + 1) * (block_size // m) <= 2^31 where drafts were rejected");
+  CHECK_EQ(broken([](Varlen& varlen) { varlen.states[2] = most_states + 1; }),
+           "state_ids[2] is 357913941; rule: (state_id + 1) * B <= 2^31 where drafts were rejected");
+  CHECK_EQ(broken([](Varlen& varlen) { varlen.states[2] = most_states + 1, varlen.prev_accepted[0] = 2; }), "");
+  CHECK_EQ(broken([](Varlen& varlen) { varlen.offsets[1] = 9; }),
+           "block_tables_offsets[1] is 9; rule: ascends inside block_tables");
 }
 
 }  // namespace

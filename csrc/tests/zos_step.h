@@ -8,6 +8,7 @@
 
 #include "core/ratios.h"
 #include "core/zos_arrays.h"
+#include "core/zos_gather.h"
 #include "emulate.h"
 
 namespace inputmeta::test {
@@ -31,6 +32,7 @@ struct Step {
   std::vector<int64_t> offsets;
   std::unique_ptr<bool[]> placeholders;
   ZosInputs inputs;
+  ZosTokenSources sources;  ///< but the fresh ids; without an extracted layout of its own unless a test says so
 
   Step(const Config& config, const std::vector<Shape>& shapes);
   /// Puts any value into one cell of one array.

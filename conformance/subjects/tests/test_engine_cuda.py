@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -10,14 +12,14 @@ from typer.testing import CliRunner
 from inputmeta.conformance import exits
 from inputmeta.conformance.campaign.fuzz import fuzz
 from inputmeta.conformance.campaign.generated import profile_for
-from inputmeta.conformance.cases.model import SCHEMA, Case, Config, Sequence
+from inputmeta.conformance.cases.model import SCHEMA, Case, Config, Gather, Sequence, Varlen
 from inputmeta.conformance.cases.request import step_request
 from inputmeta.conformance.check.runner import run_case
 from inputmeta.conformance.check.verdicts import Verdict
 from inputmeta.conformance.commands.main import app
 from inputmeta.conformance.subjects import SubjectError, load_subject
 from inputmeta.conformance.subjects.engine import EngineSubject
-from inputmeta.conformance.subjects.engine_cuda import DeviceCopies, EngineCudaSubject, defined_blocks
+from inputmeta.conformance.subjects.engine_cuda import DeviceCopies, EngineCudaSubject, defined_blocks, rows_and_keys
 from inputmeta.conformance.subjects.oracle import UNDEFINED
 
 CONFIG = Config(block_size=4, dense_ratios=(1,), sparse_ratios=(2,), window_size=2, swa_block_size=3, max_model_len=16)
@@ -120,6 +122,17 @@ def test_cells_of_tables_that_are_not_defined_are_not_copied(subject) -> None:
     ]
     assert subject.fetched("positions", torch.ones(2, dtype=torch.int32), request).tolist() == [1, 1]
     assert subject.fetched("total_q", 3, request) == 3
+
+
+def test_blocks_of_a_shorter_step_are_those_of_the_keys_that_are_left() -> None:
+    """The first sequence keeps one row of two, the second goes back by the two drafts that the last step rejected."""
+    varlen = Varlen(seqlens_q=(1, 1), prev_seqlens_q=(1, 3), prev_num_accepted_tokens=(0, 0))
+    gather = Gather(
+        fresh_input_ids=(10, 9, 8), prev_sampled=(1, 2), prev_predict=((), ()), remap=(-1, 1), varlen=varlen
+    )
+    request = dataclasses.replace(step_request(DECODE, 0), gather=gather)
+    assert rows_and_keys(request) == [(1, 2), (1, 7)]
+    assert defined_blocks(request, 5).tolist() == [0, 5, 6]
 
 
 def test_host_buffers_are_made_only_where_the_caller_says_a_table_width(subject) -> None:

@@ -4,7 +4,8 @@ Five steps: *announce* (all ranks agree on what is meant, and learn the manifest
 (every rank has checked it and has the memory), the tensors, *commit* (every rank has them). The three agreements turn a
 failure on one rank into the same error on all, before anyone waits for that rank in a collective.
 
-A receiver builds a new container of scalars, contiguous tensors and dictionaries, empty ones too. A tensor that is
+A receiver builds a new container of scalars, contiguous tensors and dictionaries, empty ones too, of any depth; or it
+fills one that is there, once all ranks have all of it. A tensor that is
 referenced twice, or is the same view of the same memory, travels once and is one tensor there; different tensors share
 no memory there, even if they do at the source. A dictionary referenced twice becomes two of the same tensors. The
 source gets its own container if all its tensors are on the device, else a new one in which the others have been moved.
@@ -17,6 +18,6 @@ a group's first collective, without a limit, unless the group was made eagerly (
 """
 
 from inputmeta.engine.broadcast.call import MAX_BYTES, broadcast
-from inputmeta.engine.broadcast.errors import BroadcastError
+from inputmeta.engine.broadcast.errors import BroadcastError, UnsendableTypeError
 
-__all__ = ["MAX_BYTES", "BroadcastError", "broadcast"]
+__all__ = ["MAX_BYTES", "BroadcastError", "UnsendableTypeError", "broadcast"]

@@ -21,6 +21,7 @@ from inputmeta.engine.broadcast.manifest import (
     describe,
     encode,
 )
+from inputmeta.engine.broadcast.receive import fill
 from inputmeta.engine.broadcast.transfer import Parcel
 
 MAX_BYTES = 1 << 33
@@ -38,6 +39,7 @@ def broadcast(
     timeout: timedelta,
     device: torch.device | None = None,
     template: ContainerT | None = None,
+    receiver: ContainerT | None = None,
     max_bytes: int = MAX_BYTES,
 ) -> ContainerT:
     """The container that rank `src` brings, on every rank; the package's docstring says what arrives where.
@@ -46,16 +48,21 @@ def broadcast(
     gloo group; `device_group` has the same ranks and may be the same group; None is the default group. `timeout` bounds
     the whole call. `device` is where the tensors are to be: by default the current CUDA device for NCCL, else the CPU.
     `template` is a container with the structure that this rank expects: Nones, dtypes, shapes, types of scalars, keys.
+    `receiver` is a container of a rank that is not the source, to be filled and returned (I-41): it ends up with the
+    sender's fields and no other; tensors of the same path, dtype, shape and device keep their addresses. When the call
+    raises, it is as it was.
 
-    Raises BroadcastError on every rank: when a value cannot be sent; when `src`, the container's fields, the template
-    or the size (at most `max_bytes` of tensors) do not fit on some rank; when a rank fails, dies or is late.
+    Raises BroadcastError on every rank: when a value cannot be sent; when `src`, the container's fields, the template,
+    the receiver or the size (at most `max_bytes` of tensors) do not fit on some rank; when a rank fails, dies or is
+    late. For a value that is neither a tensor, a scalar nor a dict of these with text keys (I-40) it is an
+    UnsendableTypeError, a TypeError too, with the path and the type, before a tensor is sent.
     """
     channel = ControlChannel(control_group, src, Deadline(timeout))
-    call = _Call(channel, device_group, container, device, template, max_bytes)
+    call = _Call(channel, device_group, container, device, template, receiver, max_bytes)
     payload, length = channel.settle("announce", partial(call.announce, metadata), len)
     parcel, _ = channel.settle("verdict", partial(call.check, payload, length))
     result, _ = channel.settle("commit", partial(call.move, parcel, metadata))
-    return result
+    return result if receiver is None else fill(receiver, result)
 
 
 @dataclass
@@ -67,6 +74,7 @@ class _Call(Generic[ContainerT]):
     container: type[ContainerT]
     device: torch.device | None
     template: ContainerT | None
+    receiver: ContainerT | None
     max_bytes: int
     manifest: Manifest = field(default_factory=lambda: Manifest((), {}))
     # The source's, each once.
@@ -84,6 +92,10 @@ class _Call(Generic[ContainerT]):
         if membership(self.group)[1] != ranks:
             raise RefusedError(None, f"the device group has other ranks than the control group's {ranks}")
         self.device = _device(self.group, self.device)
+        if self.receiver is not None and self.is_source:
+            raise RefusedError(None, "is the source, which keeps its own container, but brings a receiver")
+        if self.receiver is not None and type(self.receiver) is not self.container:
+            raise RefusedError(None, f"brings a {type(self.receiver).__name__}, not a {self.container.__name__}")
         if metadata is None and self.is_source:
             raise RefusedError(None, "is the source, but brings no metadata")
         if metadata is None:

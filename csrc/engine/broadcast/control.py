@@ -15,12 +15,19 @@ import msgspec
 import torch
 import torch.distributed as dist
 
-from inputmeta.engine.broadcast.errors import BroadcastError, Failure, RefusedError, brief
+from inputmeta.engine.broadcast.errors import (
+    BroadcastError,
+    Failure,
+    RefusedError,
+    UnsendableTypeError,
+    brief,
+    error_of,
+)
 from inputmeta.engine.broadcast.manifest import MAX_MANIFEST_BYTES
 
 ResultT = TypeVar("ResultT")
 
-_PROTOCOL = 1
+_PROTOCOL = 2
 _TAG = 0x1A7A
 _LENGTH_BYTES = 2
 # A failure's text at its longest with each character escaped, and the numbers.
@@ -113,21 +120,22 @@ class ControlChannel:
             with self._noting(lost, peer):
                 finish()
         if lost:
-            raise _error_of(next(iter(lost.values())))
+            raise error_of(next(iter(lost.values())))
         return payload
 
     def _failure_of(self, error: Exception) -> Failure:
         if isinstance(error, BroadcastError):
             return error.failure
         if isinstance(error, RefusedError):
-            return BroadcastError(self.rank, error.path, error.rule).failure
+            kind = UnsendableTypeError if error.is_type else BroadcastError
+            return kind(self.rank, error.path, error.rule).failure
         return BroadcastError(self.rank, None, brief(error)).failure
 
     def _agree(self, phase: str, failure: Failure | None, length: int = 0) -> int:
         report = _Frame(_PROTOCOL, phase, self.src, length, failure)
         verdict = self._lead(report) if self.rank == self.ranks[0] else self._follow(report)
         if verdict.failure is not None:
-            raise _error_of(verdict.failure)
+            raise error_of(verdict.failure)
         return verdict.length
 
     def _follow(self, report: _Frame) -> _Frame:
@@ -225,10 +233,6 @@ def membership(group: dist.ProcessGroup | None) -> tuple[int, list[int]]:
     if group is not None and not isinstance(group, dist.ProcessGroup):  # torch's mark of a process that is not in it
         return dist.get_rank(), []
     return dist.get_rank(), dist.get_process_group_ranks(group or dist.group.WORLD)
-
-
-def _error_of(told: Failure) -> BroadcastError:
-    return BroadcastError(told.rank, told.path, told.rule, told.groups_broken)
 
 
 def _pack(frame: _Frame) -> bytes:

@@ -15,6 +15,7 @@ class Failure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     path: str | None
     rule: str
     groups_broken: bool = False
+    is_type: bool = False
 
 
 class BroadcastError(RuntimeError):
@@ -40,16 +41,28 @@ class BroadcastError(RuntimeError):
     def failure(self) -> Failure:
         """The same, as other ranks are told: plain ASCII, clipped."""
         path = None if self.path is None else _ascii(self.path)[:_MAX_PATH]
-        return Failure(self.rank, path, _ascii(self.rule)[:_MAX_RULE], self.groups_broken)
+        is_type = isinstance(self, UnsendableTypeError)
+        return Failure(self.rank, path, _ascii(self.rule)[:_MAX_RULE], self.groups_broken, is_type)
+
+
+class UnsendableTypeError(BroadcastError, TypeError):
+    """The source's container holds what only its maker understands (I-40): `rule` names its type."""
+
+
+def error_of(told: Failure) -> BroadcastError:
+    """The error that a rank raises which is told of a failure."""
+    kind = UnsendableTypeError if told.is_type else BroadcastError
+    return kind(told.rank, told.path, told.rule, told.groups_broken)
 
 
 class RefusedError(Exception):
     """A container or a manifest that breaks a rule, before it is known which rank that is; not for callers."""
 
-    def __init__(self, path: str | None, rule: str) -> None:
+    def __init__(self, path: str | None, rule: str, *, is_type: bool = False) -> None:
         super().__init__(path, rule)
         self.path = path
         self.rule = rule
+        self.is_type = is_type
 
 
 def brief(error: BaseException) -> str:

@@ -1,7 +1,7 @@
 """What a container holds, without the tensors' values: the manifest that goes ahead of them.
 
 It is JSON with a checked schema, so a receiver never runs what it receives (no pickle). A container is a dataclass;
-a field is a scalar, a strided tensor, or a dictionary of these with string keys: one level, no deeper.
+a field is a scalar, a strided tensor, or a dictionary of these, of any depth, with text keys without a dot (I-40).
 """
 
 import math
@@ -27,6 +27,9 @@ DTYPES = {
 
 _NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
+MAX_DEPTH = 64
+"""Dictionaries in one another; one that holds itself is deeper."""
+
 _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 
 Scalar: TypeAlias = bool | Annotated[int, msgspec.Meta(ge=_INT64_MIN, le=_INT64_MAX)] | float | str | None
@@ -40,6 +43,7 @@ class Container(Protocol):
     """A dataclass whose constructor takes its fields by name."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
+    # A container may name fields that stay with their rank: `_unsent: ClassVar[tuple[str, ...]]`.
 
     def __init__(self, **fields: object) -> None: ...
 
@@ -81,7 +85,7 @@ class Plain(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="scalar
 class Buckets(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="dict"):
     """A dictionary; an empty one is information too."""
 
-    items: dict[str, Reference | Plain]
+    items: "dict[str, Reference | Plain | Buckets]"
 
 
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -91,12 +95,9 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     values: dict[str, Reference | Plain | Buckets]
 
     def items(self) -> Iterator[tuple[str, Reference | Plain | Buckets]]:
-        """Flat keys and what is there; a dictionary itself only when it is empty."""
+        """Flat keys ("a.b.c") and what is there; a dictionary itself only when it is empty."""
         for name, value in self.values.items():
-            if isinstance(value, Buckets) and value.items:
-                yield from ((f"{name}.{key}", item) for key, item in value.items.items())
-            else:
-                yield name, value
+            yield from _leaves(name, value)
 
     def structure(self) -> dict[str, str]:
         """What is at each flat key, in words: dtype and shape of a tensor, type of a scalar."""
@@ -110,6 +111,14 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return "None" if value.value is None else type(value.value).__name__
 
 
+def _leaves(path: str, value: Reference | Plain | Buckets) -> Iterator[tuple[str, Reference | Plain | Buckets]]:
+    if isinstance(value, Buckets) and value.items:
+        for key, item in value.items.items():
+            yield from _leaves(f"{path}.{key}", item)
+    else:
+        yield path, value
+
+
 class _Collector:
     """Walks a container's values and keeps each tensor once."""
 
@@ -117,13 +126,18 @@ class _Collector:
         self.tensors: list[torch.Tensor] = []
         self.indices: dict[tuple[Any, ...], int] = {}
 
-    def field(self, path: str, value: object) -> Reference | Plain | Buckets:
+    def field(self, path: str, value: object, depth: int = 0) -> Reference | Plain | Buckets:
         if not isinstance(value, dict):
             return self.item(path, value)
+        if depth == MAX_DEPTH:
+            raise RefusedError(
+                path, f"a dict {MAX_DEPTH} levels deep is not sent, nor one that holds itself", is_type=True
+            )
         for key in value:
-            if not isinstance(key, str):
-                raise RefusedError(path, f"key {key!r} is no string")
-        return Buckets({key: self.item(f"{path}.{key}", item) for key, item in value.items()})
+            if type(key) is not str or "." in key:
+                rule = f"a dict with the {type(key).__name__} key {key!r} is not sent; keys are text without a dot"
+                raise RefusedError(path, rule, is_type=True)
+        return Buckets({key: self.field(f"{path}.{key}", item, depth + 1) for key, item in value.items()})
 
     def item(self, path: str, value: object) -> Reference | Plain:
         if isinstance(value, torch.Tensor):
@@ -134,7 +148,8 @@ class _Collector:
             return Reference(index)
         # Exact types: a subclass (an enumeration, say) would arrive as something else than it was.
         if not isinstance(value, _SCALARS) or type(value) not in _SCALARS:
-            raise RefusedError(path, f"a {type(value).__name__} is not sent; scalars, tensors and dicts of these are")
+            rule = f"a {type(value).__name__} is not sent; scalars, tensors and dicts of these are"
+            raise RefusedError(path, rule, is_type=True)
         if isinstance(value, int) and not _INT64_MIN <= value <= _INT64_MAX:
             raise RefusedError(path, f"{value:#x} does not fit in 64 bits")
         if isinstance(value, float) and not math.isfinite(value):
@@ -157,12 +172,17 @@ def _identity(tensor: torch.Tensor) -> tuple[Any, ...]:
 
 
 def describe(metadata: Container) -> tuple[Manifest, list[torch.Tensor]]:
-    """The manifest of a container and its tensors, each once, in the manifest's order.
+    """The manifest of a container and its tensors, each once, in the manifest's order. Fields that stay with their rank
+    are None in it.
 
     Raises RefusedError for a value that cannot be sent.
     """
     collector = _Collector()
-    values = {name: collector.field(name, getattr(metadata, name)) for name in _field_names(type(metadata))}
+    unsent = getattr(metadata, "_unsent", ())
+    values = {
+        name: collector.field(name, None if name in unsent else getattr(metadata, name))
+        for name in _field_names(type(metadata))
+    }
     entries = tuple(TensorEntry(_NAMES[tensor.dtype], tuple(tensor.shape)) for tensor in collector.tensors)
     return Manifest(entries, values), collector.tensors
 
@@ -187,11 +207,22 @@ def decode(payload: bytes) -> Manifest:
     for entry in manifest.tensors:
         if entry.dtype not in DTYPES:
             raise RefusedError(None, f"malformed manifest: dtype {entry.dtype!r}")
+    for value in manifest.values.values():
+        _require_keys(value, 0)
     count = len(manifest.tensors)
     used = {value.index for _, value in manifest.items() if isinstance(value, Reference)}
     if used != set(range(count)):
         raise RefusedError(None, f"malformed manifest: {count} tensors, but the fields refer to {len(used)} others")
     return manifest
+
+
+def _require_keys(value: Reference | Plain | Buckets, depth: int) -> None:
+    if not isinstance(value, Buckets):
+        return
+    if depth == MAX_DEPTH or any("." in key for key in value.items):
+        raise RefusedError(None, f"malformed manifest: a dict {MAX_DEPTH} levels deep, or a key with a dot")
+    for item in value.items.values():
+        _require_keys(item, depth + 1)
 
 
 def _require_size(size: int) -> None:

@@ -2,14 +2,17 @@
 
 Three stages. `prepare_decode_zos_inputs` takes out of the sequences what a step says once a sequence, on the host.
 `prepare_decode_v4_zos` gets or creates the buffers, and one kernel writes all per-row fields of all ratios, a second
-the block tables. Token ids that only the last step's output knows are gathered by `gather_input_ids_zos`.
+the block tables. Between the two, `prepare_decode_inputs_zos_varlen` makes a step shorter whose drafts the last step's
+sampler decided; the token ids that only it knows are gathered in stage three, or alone by `prepare_token_ids_zos` and
+`gather_input_ids_zos`.
 """
 
 from inputmeta.engine.zos.buffers import get_or_create, get_or_create_stacked
 from inputmeta.engine.zos.captured import ZosBuffers
 from inputmeta.engine.zos.decode import prepare_decode_v4_zos
-from inputmeta.engine.zos.gather import gather_input_ids_zos, prepare_decode_inputs_zos_varlen
+from inputmeta.engine.zos.gather import gather_input_ids_zos, prepare_token_ids_zos
 from inputmeta.engine.zos.inputs import MetadataZOS, prepare_decode_zos_inputs
+from inputmeta.engine.zos.varlen import prepare_decode_inputs_zos_varlen
 
 __all__ = [
     "MetadataZOS",
@@ -20,4 +23,5 @@ __all__ = [
     "prepare_decode_inputs_zos_varlen",
     "prepare_decode_v4_zos",
     "prepare_decode_zos_inputs",
+    "prepare_token_ids_zos",
 ]

@@ -13,7 +13,8 @@ from inputmeta.engine.device import device_from, is_capturing, kernels, queue_of
 from inputmeta.engine.errors import OutError
 from inputmeta.engine.tensors import captured, prefix, table_columns
 from inputmeta.engine.zos.buffers import get_or_create_stacked
-from inputmeta.engine.zos.inputs import MetadataZOS
+from inputmeta.engine.zos.gather import require_sources_apart
+from inputmeta.engine.zos.inputs import MetadataZOS, source_addresses
 
 DTYPES = {"int32": torch.int32, "bool": torch.bool}
 
@@ -134,8 +135,16 @@ class ZosBuffers(Mapping[str, torch.Tensor]):
             step = step.to(self.device)
         _, stream = queue_of(self.device)
         addresses = step.addresses(self.device)
+        sources = step.sources(self.device)
+        require_sources_apart(step, sources, self._tensors)
         self._target.run(  # type: ignore[union-attr]
-            stream, addresses, step.num_reqs, step.total_q, step.max_seqlen_q, step.table_cells
+            stream,
+            addresses,
+            source_addresses(sources),
+            step.num_reqs,
+            step.total_q,
+            step.max_seqlen_q,
+            step.table_cells,
         )
         return self._container(step.num_reqs, step.total_q)
 

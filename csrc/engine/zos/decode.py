@@ -9,16 +9,17 @@ import torch
 
 from inputmeta.engine import _core
 from inputmeta.engine.container import InputMetadataV4
-from inputmeta.engine.device import device_from
-from inputmeta.engine.tensors import TensorView, table_columns, view_of
+from inputmeta.engine.device import HOST, device_from
+from inputmeta.engine.tensors import table_columns, view_of
 from inputmeta.engine.zos.buffers import get_or_create, get_or_create_stacked
 from inputmeta.engine.zos.captured import DTYPES, ZosBuffers
-from inputmeta.engine.zos.inputs import MetadataZOS
+from inputmeta.engine.zos.gather import require_sources_apart
+from inputmeta.engine.zos.inputs import MetadataZOS, step_views
 
-_COPIED = ("cu_seqlens_q", "input_ids", "ngram_token_ids")
-"""Fields that the host has made already; the last only with Engram."""
-
-_KERNEL_ARRAYS = ("seqlens_q", "seqlens_k", "cu_seqlens_q", "state_ids", "is_placeholder", "block_tables")
+_KERNEL_ARRAYS = (
+    *("seqlens_q", "seqlens_k", "cu_seqlens_q", "state_ids", "is_placeholder", "block_tables", "input_ids"),
+    "ngram_token_ids",
+)
 
 
 def prepare_decode_v4_zos(
@@ -35,10 +36,13 @@ def prepare_decode_v4_zos(
     columns too (I-4): max_num_blocks is then their number. Keys that the path does not write are ignored. `ZosBuffers`
     are such buffers, checked once instead of at each step.
 
+    A step that `prepare_decode_inputs_zos_varlen` has made shorter keeps its total_q rows; those past its last sum are
+    neutral (F-TAIL). With `remap` the token ids of sequences that go on are gathered from the last step (F-GATHER).
+
     On a GPU, two kernels are launched on torch's current stream of `device`, and nothing is waited for. A step that
     lies in host memory goes over first, by one asynchronous copy into new memory; while a CUDA graph captures the
-    stream it must lie on the GPU already. What its arrays hold is not checked there: rows past the last sum of
-    seqlens_q, and what arrays that do not agree would write outside, are left as they are.
+    stream it must lie on the GPU already. What its arrays hold is not checked there: nothing outside of them and of the
+    result is read or written, and where they do not agree cells are not defined.
 
     Raises, before anything is written, Int32Error (P-INT32) when the columns of `out` break the product bound of
     F-LIMIT; OutError (P-OUT, see `get_or_create` and `get_or_create_stacked`); ValueError when `config` is not the one
@@ -69,36 +73,10 @@ def _write_on_host(
         flat.update((f"{name}.{key}", bucket) for key, bucket in buckets.items())
         if not buckets:
             flat[name] = {}
-    sources = _copied_fields(metadata_zos, flat)
     views = {name: view_of(tensor) for name, tensor in written.items()}
-    _core.zos_decode(config, _kernel_arrays(metadata_zos), views, total_q)
-    for key, source in sources.items():
-        flat[key].copy_(source)
-    if total_q == 0:
-        flat["input_ids"].zero_()
-        if "ngram_token_ids" in flat:
-            flat["ngram_token_ids"].fill_(config.pad_token)
+    sources = metadata_zos.sources(HOST)
+    require_sources_apart(metadata_zos, sources, flat)
+    arrays = step_views(metadata_zos, sources, _KERNEL_ARRAYS)
+    _core.zos_decode(config, arrays, views, total_q)
     flat.update(num_reqs=metadata_zos.num_reqs, total_q=total_q, is_prompt=False, max_num_blocks=columns)
     return InputMetadataV4.from_flatten_dict(flat)
-
-
-def _copied_fields(metadata_zos: MetadataZOS, flat: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The host's own fields, checked before anything is written: a copy would broadcast and cast."""
-    sources = {}
-    for key in _COPIED:
-        source = getattr(metadata_zos, key)
-        if key not in flat or (metadata_zos.total_q == 0 and key != "cu_seqlens_q"):
-            continue
-        if source is None or source.shape != flat[key].shape or source.dtype != flat[key].dtype:
-            raise ValueError(f"{key} of the extracted step is not {flat[key].dtype} {tuple(flat[key].shape)}")
-        sources[key] = source
-    return sources
-
-
-def _kernel_arrays(metadata_zos: MetadataZOS) -> dict[str, TensorView]:
-    arrays = {name: view_of(getattr(metadata_zos, name)) for name in _KERNEL_ARRAYS}
-    offsets = metadata_zos.block_tables_offsets
-    if not offsets.is_cpu or not offsets.is_contiguous() or offsets.dtype != torch.int64:
-        raise ValueError("block_tables_offsets is not a contiguous int64 tensor in host memory")
-    arrays["block_tables_offsets"] = (offsets.data_ptr(), offsets.shape, "int64")
-    return arrays

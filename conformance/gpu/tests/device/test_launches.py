@@ -1,5 +1,6 @@
 """Launches at the limits: many sequences, long ones, none; buffers past 2^31 cells; a busy device, a full one."""
 
+import dataclasses
 from random import Random
 
 import numpy as np
@@ -130,27 +131,47 @@ def test_a_prompt_without_rows(gpu):
     assert {key for key, tensor in got.items() if not torch.equal(tensor.cpu(), want[key])} == set()
 
 
+def varying(count, extracted, on, *, seed=0):
+    """A step of ``count`` sequences of ``extracted`` rows, of which the device leaves some: on the host, and ``on``."""
+    numbers = np.random.default_rng(seed)
+    plain = config(dense_ratios=[], sparse_ratios=[2])
+    sequence = engine.SequenceMetadata(
+        seqlen_q=extracted,
+        seqlen_k=20,
+        block_table=range(20),
+        token_ids=range(21 - extracted),
+        draft_tokens=range(extracted - 1),
+    )
+    previous = numbers.integers(1, 4, count, dtype=np.int32)
+    arrays = {
+        "seqlens_q": numbers.integers(1, extracted + 1, count, dtype=np.int32),
+        "remap": np.where(numbers.random(count) < 0.3, -1, numbers.permutation(count)).astype(np.int32),
+        "prev_seqlens_q": previous,
+        "prev_num_accepted_tokens": numbers.integers(0, previous, dtype=np.int32),
+        "prev_sampled_token_ids": numbers.integers(0, 2**31, count, dtype=np.int32),
+        "prev_predict_token_ids": numbers.integers(0, 2**31, (count, extracted - 1), dtype=np.int32),
+    }
+    tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+    step = dataclasses.replace(engine.prepare_decode_zos_inputs([sequence] * count, plain), **tensors)
+    return plain, step, step.to(on)
+
+
 @pytest.mark.parametrize("count", [1, 31, 1024, 65_536, 100_003, 1_000_001])
 def test_lengths_summed_on_the_device(gpu, count):
-    numbers = np.random.default_rng(count)
-    seqlens = numbers.integers(0, 4, count, dtype=np.int32)
-    rows = int(seqlens.sum()) + 5
-    fresh, sampled = (numbers.integers(0, 2**31, size, dtype=np.int32) for size in (rows, count))
-    predicted = numbers.integers(0, 2**31, (count, 3), dtype=np.int32)
-    remap = np.where(numbers.random(count) < 0.3, -1, numbers.permutation(count)).astype(np.int32)
-    host = [torch.from_numpy(array) for array in (seqlens, fresh, sampled, predicted, remap)]
-    want = engine.prepare_decode_inputs_zos_varlen(*host)
-    got = engine.prepare_decode_inputs_zos_varlen(*(tensor.cuda() for tensor in host))
-    assert torch.equal(got[0].cpu(), torch.from_numpy(np.cumsum(seqlens, dtype=np.int32)))
-    assert torch.equal(got[1].cpu()[: rows - 5], want[1][: rows - 5])
+    _, host, sent = varying(count, 4, gpu, seed=count)
+    want, got = engine.prepare_decode_inputs_zos_varlen(host), engine.prepare_decode_inputs_zos_varlen(sent)
+    assert torch.equal(got.cu_seqlens_q.cpu(), want.cu_seqlens_q)
+    assert torch.equal(got.seqlens_k.cpu(), want.seqlens_k)
+    assert torch.equal(engine.prepare_token_ids_zos(got).cpu(), engine.prepare_token_ids_zos(want))
 
 
 def test_no_sequence_has_a_row(gpu):
-    empty = torch.zeros(1000, dtype=torch.int32, device="cuda")
-    rows = torch.full((7,), 3, dtype=torch.int32, device="cuda")
-    out = {"cu_seqlens_q": torch.full_like(empty, 9), "input_ids": torch.full_like(rows, 9)}
-    sums, ids = engine.prepare_decode_inputs_zos_varlen(empty, rows, empty, empty.view(-1, 1), empty - 1, out=out)
-    assert (int(sums.sum()), ids.tolist()) == (0, [9] * 7)
+    """The device may leave none, which no step of the host's has (I-33): nothing but neutral rows."""
+    plain, _, sent = varying(1000, 3, gpu)
+    empty = engine.prepare_decode_inputs_zos_varlen(dataclasses.replace(sent, seqlens_q=torch.zeros_like(sent.remap)))
+    step = engine.prepare_decode_v4_zos(empty, plain, device=gpu)
+    assert int(empty.cu_seqlens_q.sum()) == int(step.input_ids.sum()) == int(step.context_lens.sum()) == 0
+    assert bool((step.query_indices == 998244353).all())
 
 
 def test_two_steps_in_turn_without_a_pause(gpu):
@@ -314,16 +335,16 @@ def test_nothing_waits_for_the_device(gpu):
     captured = Captured(SMALL, 20, gpu, checked=True)
     request = request_of(SMALL, decode_batch(draw, SMALL, lengths(draw, SMALL, row_counts(draw, 20))))
     inputs = extracted(request).to(gpu)
-    ids = torch.arange(20, dtype=torch.int32, device=gpu)
-    predicted, remap = ids.view(-1, 1).expand(20, 4).contiguous(), inputs.seqlens_q * 0
+    ids = torch.arange(inputs.num_reqs, dtype=torch.int32, device=gpu)
+    last = {"prev_seqlens_q": ids + 1, "prev_num_accepted_tokens": ids, "prev_sampled_token_ids": ids}
+    predicted = ids.view(-1, 1).expand(-1, 4).contiguous()
+    following = dataclasses.replace(inputs, remap=ids, prev_predict_token_ids=predicted, **last)
 
     def step():
-        metadata = captured.prepare(inputs)
-        written = {"cu_seqlens_q": metadata.cu_seqlens_q, "input_ids": metadata.input_ids}
-        engine.prepare_decode_inputs_zos_varlen(inputs.seqlens_q, ids, ids, predicted, remap, out=written)
-        engine.gather_input_ids_zos(
-            ids, ids, predicted, remap, inputs.seqlens_q, inputs.cu_seqlens_q, out=metadata.input_ids
-        )
+        captured.prepare(inputs)
+        shorter = engine.prepare_decode_inputs_zos_varlen(following)
+        engine.prepare_token_ids_zos(shorter)
+        captured.prepare(shorter)
 
     step()
     torch.cuda.synchronize()
