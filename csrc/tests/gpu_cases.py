@@ -80,10 +80,12 @@ def _shares(buffer, view):
 
 
 def defined_cells(step, tables, smallest, block_size):
-    """Block tables with 0 right of each row's blocks (F-BLOCKS), on the host."""
+    """Block tables with 0 right of each row's blocks (F-BLOCKS) and in rows past the last sum (F-TAIL), on the host."""
     tables = tables.cpu().clone()
     blocks = -(-(step.seqlens_k.cpu() // smallest) // (block_size // smallest))
-    rows = torch.repeat_interleave(blocks, step.seqlens_q.cpu().long())
+    used = torch.repeat_interleave(blocks, step.seqlens_q.cpu().long())
+    rows = torch.zeros(tables.shape[0], dtype=used.dtype)
+    rows[: used.numel()] = used
     tables[torch.arange(tables.shape[1])[None, :] >= rows[:, None]] = 0
     return tables
 

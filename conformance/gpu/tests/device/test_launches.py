@@ -131,6 +131,10 @@ def test_a_prompt_without_rows(gpu):
     assert {key for key, tensor in got.items() if not torch.equal(tensor.cpu(), want[key])} == set()
 
 
+LENGTHS = ("seqlens_k", "cu_seqlens_q")
+"""What a step of variable length is given anew."""
+
+
 def varying(count, extracted, on, *, seed=0):
     """A step of ``count`` sequences of ``extracted`` rows, of which the device leaves some: on the host, and ``on``."""
     numbers = np.random.default_rng(seed)
@@ -159,10 +163,14 @@ def varying(count, extracted, on, *, seed=0):
 @pytest.mark.parametrize("count", [1, 31, 1024, 65_536, 100_003, 1_000_001])
 def test_lengths_summed_on_the_device(gpu, count):
     _, host, sent = varying(count, 4, gpu, seed=count)
-    want, got = engine.prepare_decode_inputs_zos_varlen(host), engine.prepare_decode_inputs_zos_varlen(sent)
+    want = engine.prepare_decode_inputs_zos_varlen(host)
+    out = {name: torch.zeros(host.total_q, dtype=torch.int32, device=gpu) for name in (*LENGTHS, "input_ids")}
+    torch.cuda._sleep(20_000_000)  # so that the kernels lie behind each other, as in a graph
+    got = engine.prepare_decode_inputs_zos_varlen(sent, {name: out[name] for name in LENGTHS})
+    tokens = engine.prepare_token_ids_zos(got, {"input_ids": out["input_ids"]})
     assert torch.equal(got.cu_seqlens_q.cpu(), want.cu_seqlens_q)
     assert torch.equal(got.seqlens_k.cpu(), want.seqlens_k)
-    assert torch.equal(engine.prepare_token_ids_zos(got).cpu(), engine.prepare_token_ids_zos(want))
+    assert torch.equal(tokens.cpu(), engine.prepare_token_ids_zos(want))
 
 
 def test_no_sequence_has_a_row(gpu):
