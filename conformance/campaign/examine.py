@@ -18,19 +18,13 @@ import msgspec
 
 from inputmeta.conformance.campaign.failures import Failure
 from inputmeta.conformance.campaign.reduce import shortest, suffixes
+from inputmeta.conformance.campaign.reducer import reduce_case
 from inputmeta.conformance.campaign.session import Mark, Session
-from inputmeta.conformance.cases.files import CaseError
 from inputmeta.conformance.cases.model import Case
-from inputmeta.conformance.cases.model import Sequence as CaseSequence
-from inputmeta.conformance.check.report import sequences_at_fault
 from inputmeta.conformance.check.verdicts import Finding, Verdict
-from inputmeta.conformance.interrupts import Interrupted
-from inputmeta.conformance.subjects.base import SubjectError
 
 TIMES = 5
 SEARCH_SECONDS = 60.0
-CUT_SECONDS = 20.0
-"""To find the fewest sequences of a large batch."""
 REPEATS = (2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32)
 """How often a case's own steps are repeated in the search."""
 
@@ -176,16 +170,14 @@ class Examiner:
 
     def _fewer(self, case: Case, found: Finding, signature: str) -> tuple[Case, Finding]:
         """The case with fewer steps and sequences, and the finding there; as it was if that is not as steady."""
-        self._end = min(self._last, time.monotonic() + self.seconds)
+        end = min(self._last, time.monotonic() + self.seconds)
 
-        def provokes(places: Sequence[tuple[int, int]]) -> bool:
-            return self._in_time([], with_only(case, places), signature)
+        def probe(smaller: Case) -> Finding | None:
+            return self._fails([], smaller, signature, hurry=True)
 
-        if any(case.gather):  # its inputs are those of all sequences
-            return case, found
-        fewer = with_only(case, shortest(places_of(case), provokes))
-        again = self._steady([], fewer, signature)
-        return (case, found) if again is None else (fewer, again)
+        smaller = reduce_case(case, found, probe, end, sequences_only=True)
+        again = self._steady([], smaller.case, signature)
+        return (case, found) if again is None else (smaller.case, again)
 
     def _earlier(self, case: Case, first: Case, mark: Mark, signature: str) -> list[Case]:
         """The fewest earlier cases after which ``case`` fails; empty if none were found in time."""
@@ -253,53 +245,6 @@ def flaky(finding: Finding, case: Case, count: int, times: int, note: str) -> Ex
     """A failure that comes back ``count`` of ``times`` times."""
     detail = f"{finding.verdict} came back {count} of {times} times: {finding.detail}"
     return Examined(replace(finding, verdict=Verdict.FLAKY, detail=detail), case, f"{count} of {times}", note)
-
-
-def cut_down(session: Session, failure: Failure, seconds: float = CUT_SECONDS) -> Failure:
-    """The failure on the fewest sequences that still show it; the best so far after ``seconds``, between two runs.
-
-    As it is where the inputs of F-GATHER are those of all sequences, or where running the case alone does not show it.
-    """
-    end = time.monotonic() + seconds
-    best = failure
-    case, signature = failure.case, failure.finding.signature
-
-    def provokes(places: Sequence[tuple[int, int]]) -> bool:
-        nonlocal best
-        if time.monotonic() >= end:
-            return False
-        fewer = with_only(case, places)
-        try:
-            findings = session.run(fewer).findings
-        except (Interrupted, SubjectError, CaseError):  # the best so far is told
-            return False
-        found = next((seen for seen in findings if seen.signature == signature), None)
-        if found is not None:
-            title = f"{case.title}; cut down to {len(places)} of {len(every)} sequences"
-            fewer = msgspec.structs.replace(fewer, title=title)
-            best = replace(failure, finding=found, case=fewer, beside=frozenset(seen.signature for seen in findings))
-        return found is not None
-
-    every = places_of(case)
-    if any(case.gather) or len(every) < 2:
-        return failure
-    likely = [(failure.finding.step, place) for place in sequences_at_fault(case, failure.finding)[:1]]
-    if not likely or not provokes(likely):
-        shortest(every, provokes)
-    return best
-
-
-def places_of(case: Case) -> list[tuple[int, int]]:
-    """Step and place in it of every sequence."""
-    return [(index, place) for index, step in enumerate(case.steps) for place in range(len(step))]
-
-
-def with_only(case: Case, places: Sequence[tuple[int, int]]) -> Case:
-    """The case with only the sequences at these places (step, sequence); steps without any are left out."""
-    kept: dict[int, list[CaseSequence]] = {}
-    for step, place in places:
-        kept.setdefault(step, []).append(case.steps[step][place])
-    return msgspec.structs.replace(case, steps=tuple(tuple(step) for step in kept.values()), expected=())
 
 
 def with_steps(before: Sequence[Case], case: Case) -> Case | None:

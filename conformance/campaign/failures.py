@@ -26,6 +26,10 @@ class Failure:
     """Seconds from the start of the campaign to the first sight of this signature."""
     beside: frozenset[str] = frozenset()
     """Signatures of all findings on the case."""
+    reduced: str = ""
+    """How the case was made smaller, and from which sizes on it fails; empty where it was not reduced."""
+    before: tuple[Case, ...] = ()
+    """Cases to run before in the same worker, in order."""
 
     @classmethod
     def seen(

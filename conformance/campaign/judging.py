@@ -119,8 +119,9 @@ class Run:
         entry = self.known.match(failure.finding, failure.case)
         if entry is not None:
             return Known(failure.finding.signature, entry)
+        aside = "; ".join(text for text in (failure.reduced, aside) if text)
         if not examine:
-            files = self._stored([failure.case]) if file is None else [file]
+            files = self._stored([*failure.before, failure.case]) if file is None else [file]
             return self._report(failure.finding, failure.case, files, aside, follow, briefly=briefly)
         examined = self._examined(failure, from_file=file is not None, seconds=seconds)
         if examined.finding.verdict is Verdict.FLAKY:

@@ -22,6 +22,7 @@ import msgspec
 
 from inputmeta import oracle
 from inputmeta.conformance.cases.model import Case, Cell, Gather, Sequence, oracle_config, oracle_sequences
+from inputmeta.conformance.cases.runs import RunsError, expand_runs, schema_with_runs, write_runs
 from inputmeta.conformance.console import plain_text
 
 MAX_FILE_BYTES = 64 * 2**20
@@ -137,18 +138,38 @@ def decode_case(data: bytes) -> Case:
     if brackets > MAX_BRACKETS:
         raise CaseError(f"at $: {brackets} arrays and objects; a case file has at most {MAX_BRACKETS}")
     try:
-        case = msgspec.json.decode(data, type=Case)
+        case = _decoded(data)
     except msgspec.ValidationError as error:
         message, _, where = str(error).rpartition(" - at ")
         raise CaseError(f"at {where.strip('`')}: {message}" if message else f"at $: {where}") from error
+    except RunsError as error:
+        raise CaseError(str(error)) from error
     except (msgspec.DecodeError, RecursionError) as error:
         raise CaseError(f"not JSON: {error}") from error
     _check_keys(data)
+    check_case(case)
+    return case
+
+
+def _decoded(data: bytes) -> Case:
+    """A case from JSON, arrays that are runs written out; raises msgspec errors and RunsError."""
+    if b'"runs"' not in data:
+        return msgspec.json.decode(data, type=Case)
+    parts = msgspec.json.decode(data)
+    expand_runs(parts)
+    return msgspec.convert(parts, Case)
+
+
+def check_case(case: Case) -> None:
+    """Refuse a case for what its types cannot say: its text, its size, arrays that do not fit each other.
+
+    Raises:
+        CaseError: names the JSON path.
+    """
     _check_text(case)
     _check_size(case)
     _check_gather(case)
     _check_expected(case)
-    return case
 
 
 def _check_keys(data: bytes) -> None:
@@ -289,8 +310,13 @@ def case_size(case: Case) -> tuple[int, int]:
 
 
 def format_case(case: Case) -> str:
-    """Canonical JSON text: keys in declaration order, defaults left out, one line a field, newline at the end."""
-    return _layout(msgspec.to_builtins(case), "") + "\n"
+    """Canonical JSON text: keys in declaration order, defaults left out, one line a field, newline at the end.
+
+    An array is written as runs where :func:`inputmeta.conformance.cases.runs.as_runs` gives any.
+    """
+    parts = msgspec.to_builtins(case)
+    write_runs(parts)
+    return _layout(parts, "") + "\n"
 
 
 def _layout(value: object, indent: str) -> str:
@@ -349,4 +375,5 @@ def case_schema() -> dict[str, Any]:
     schema = msgspec.json.schema(Case)
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["title"] = "inputmeta case"
+    schema_with_runs(schema)
     return schema

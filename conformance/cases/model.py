@@ -83,6 +83,15 @@ class Gather(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     varlen: Varlen | None = None
 
 
+class Runs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """An array of a sequence, of the lookup table or of F-GATHER, as a file may write it: one run behind the other.
+
+    A run is ``[first, length]``, going up by one, or ``[value, length, 0]``, the same value all along.
+    """
+
+    runs: tuple[Annotated[tuple[Int62, ...], msgspec.Meta(min_length=2, max_length=3)], ...]
+
+
 class Origin(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
     """Where a case comes from: what found it, with which version and seed, and what minimised it."""
 

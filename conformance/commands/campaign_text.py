@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from enum import Enum, auto
 
@@ -10,10 +11,14 @@ from rich.progress import Progress
 from inputmeta.conformance import exits
 from inputmeta.conformance.campaign.fuzz import Campaign
 from inputmeta.conformance.campaign.judging import Known, Run, tell
+from inputmeta.conformance.campaign.reducing import REDUCE_SECONDS, REDUCER, reduce_roots
 from inputmeta.conformance.cases.model import Origin
 from inputmeta.conformance.check.verdicts import Verdict
 from inputmeta.conformance.console import remark, say
 from inputmeta.conformance.generate.profile import REFUSALS
+
+REDUCE_SHARE = 0.4
+"""Of the time that is left behind shrinking."""
 
 
 def show_on(bar: Progress, *, by_cases: bool = False) -> Callable[[Campaign], None]:
@@ -77,17 +82,25 @@ def coverage_text(campaign: Campaign, detail: Detail) -> str:
     return "\n".join(lines)
 
 
+def reduce_seconds(deadline: float | None) -> float:
+    """Of the time until what failed is to be told, the rest being for labelling."""
+    if deadline is None:
+        return REDUCE_SECONDS
+    return min(REDUCE_SECONDS, REDUCE_SHARE * (deadline - time.monotonic()))
+
+
 def conclude(campaign: Campaign, run: Run) -> int:
     """Judge the failures of a campaign, the smallest case first; its exit code."""
     for signature, entry in sorted(campaign.known_seen.items()):
         remark(str(Known(signature, entry)))
     run.failing |= campaign.known_seen.keys()
-    origin = Origin(found_by="fuzz", seed=campaign.seed, minimised_by="hypothesis")
+    origin = Origin(found_by="fuzz", seed=campaign.seed, minimised_by=f"hypothesis, {REDUCER}")
     run.deadline = campaign.deadline
     aside = ""
     if campaign.cut_short:
         aside = f"not fully shrunk: {campaign.interrupted or 'time was up'}"
-    new = tell(run, campaign.failures.by_size(), origin=origin, aside=aside)
+    failures = reduce_roots(run.session, campaign.failures.by_size(), reduce_seconds(run.deadline))
+    new = tell(run, failures, origin=origin, aside=aside)
     run.deadline = None
     if campaign.lost is not None:
         say(f"the subject could not be started again: {campaign.lost}")

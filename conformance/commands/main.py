@@ -23,6 +23,7 @@ COMMANDS = {
     "fuzz": "Generate batches until the time is up or the subject differs from the oracle.",
     "check": "Run the corpus, then generated cases: the same ones for the same seed.",
     "replay": "Run case files, in order and in one worker, and describe every difference.",
+    "reduce": "Make failing cases smaller until no single step further fails, and say from which sizes on they fail.",
     "compare": "Say who agrees with whom, field by field: the oracle and every subject on the same cases.",
     "trace": "Replay a request trace through a continuous-batching scheduler, every step checked against the oracle.",
     "oracle": "Print every expected field of a case as JSON.",

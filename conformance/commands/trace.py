@@ -10,9 +10,8 @@ from typing import Annotated
 import typer
 
 from inputmeta.conformance import exits
-from inputmeta.conformance.campaign.examine import cut_down
-from inputmeta.conformance.campaign.failures import roots
 from inputmeta.conformance.campaign.judging import Run, tell
+from inputmeta.conformance.campaign.reducing import reduce_roots
 from inputmeta.conformance.campaign.session import Session
 from inputmeta.conformance.campaign.trace import TraceResult, replay_trace
 from inputmeta.conformance.cases.request import store_case
@@ -62,8 +61,8 @@ def trace(
     Chunked prefill, prefix hits with the replay they imply, block and state-slot reuse, speculative decode, preemption,
     placeholders; block 128, W = 128, ratios 1, 4 and 128, 128 K of context. Dense expansions are left out. The engine
     builds every row; the oracle checks `--rows` a sequence: first, last, those on and beside boundaries, the rest by
-    seeded choice. Ends at the first step that differs, which is cut down to the sequences that show it (20 s at most)
-    and saved as a case. In this process by default: batches of such sizes take a while to travel. Ask for a worker with
+    seeded choice. Ends at the first step that differs, which is reduced to the least that shows it (20 s at most) and
+    saved as a case. In this process by default: batches of such sizes take a while to travel. Ask for a worker with
     `--isolated` if the subject may crash.
 
     Example: `inputmeta trace conversation.jsonl --limit 200 --rows 8`
@@ -111,9 +110,7 @@ def parse_rows(text: str) -> int | None:
 
 def conclude(run: Run, result: TraceResult, save_case: int | None) -> int:
     """Report the failures, save what is to be saved, and give the exit code."""
-    failures = list(result.failures.values())
-    cut = {root.failure.finding.signature: cut_down(run.session, root.failure) for root in roots(failures)}
-    tell(run, [cut.get(failure.finding.signature, failure) for failure in failures], examine=False)
+    tell(run, reduce_roots(run.session, list(result.failures.values())), examine=False)
     if save_case is not None:
         if result.saved is None:
             say(f"step {save_case} was not reached: nothing saved")

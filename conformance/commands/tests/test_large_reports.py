@@ -174,7 +174,7 @@ def test_a_known_root_hides_nothing_that_would_follow_from_it(captured: Path, tm
     assert "MISMATCH: wrong value\n" in ended.output
 
 
-def test_a_failure_of_a_trace_is_cut_down_and_its_replay_line_runs(tmp_path: Path) -> None:
+def test_a_failure_of_a_trace_is_reduced_and_its_replay_line_runs(tmp_path: Path) -> None:
     lines = [{"timestamp": 0, "input_length": 300 + 10 * n, "output_length": 20, "hash_ids": [n]} for n in range(12)]
     file = tmp_path / "several.jsonl"
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -184,6 +184,10 @@ def test_a_failure_of_a_trace_is_cut_down_and_its_replay_line_runs(tmp_path: Pat
     (file,) = (tmp_path / "saved").glob("*.json")
     case = load_case(file)
     assert len(case.steps[0]) == 1
-    assert re.fullmatch(r"step \d+ of a trace replay, (\d+) sequences, .*; cut down to 1 of \1 sequences", case.title)
+    title = r"step \d+ of a trace replay, (\d+) sequences, .*; reduced from \1 sequences in 1 steps to 1 .*"
+    assert re.fullmatch(title, case.title)
+    assert re.search(
+        r"(?m)^  label    reduced until no single step further fails .*; .* fails, \d+ passes", ended.output
+    )
     (command,) = [line.split()[2:] for line in ended.output.splitlines() if line.startswith("  replay ")]
     assert CliRunner().invoke(app, command).exit_code == exits.DIFFERS
