@@ -250,7 +250,9 @@ def flaky(finding: Finding, case: Case, count: int, times: int, note: str) -> Ex
 def with_steps(before: Sequence[Case], case: Case) -> Case | None:
     """The steps of several cases as those of one; None if path, configuration or table width differ."""
     if any(
-        (one.path, one.config, one.max_num_blocks) != (case.path, case.config, case.max_num_blocks) for one in before
+        (one.path, one.config, one.max_num_blocks, one.out_fault)
+        != (case.path, case.config, case.max_num_blocks, case.out_fault)
+        for one in before
     ):
         return None
     cases = (*before, case)

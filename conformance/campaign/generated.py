@@ -28,13 +28,17 @@ def claimed_paths(subject: Subject, paths: Sequence[str] | None = None) -> tuple
 
 
 def profile_for(subject: Subject, paths: Sequence[str]) -> Profile:
-    """The generator's profile: what the subject claims, on ``paths``, at least one."""
+    """The generator's profile: what the subject claims, on ``paths``, at least one.
+
+    P-OUT is broken only for a subject that is given buffers.
+    """
     able = subject.capabilities
+    refusals = able.refuses if able.in_place else able.refuses - {"P-OUT"}
     return Profile(
         paths=tuple(paths),
         max_cp_size=min(LARGEST_CP, able.max_cp_size),
         yoco_modes=tuple(mode for mode in ("off", "mask", "compact") if mode in able.yoco_modes),
-        refusals=tuple(able.refuses),
+        refusals=tuple(refusals),
         varlen=able.varlen,
     )
 

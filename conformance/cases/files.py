@@ -169,6 +169,7 @@ def check_case(case: Case) -> None:
     _check_text(case)
     _check_size(case)
     _check_gather(case)
+    _check_out_fault(case)
     _check_expected(case)
 
 
@@ -278,6 +279,17 @@ def _check_varlen(case: Case, gather: Gather, step: tuple[Sequence, ...], where:
             raise CaseError(f"at {where}: {problem}")
 
 
+def _check_out_fault(case: Case) -> None:
+    fault = case.out_fault
+    if fault is None:
+        return
+    name, _, ratio = fault.key.partition(".")
+    if name not in oracle.FIELDS or not (ratio == "" or ratio.isdecimal()):
+        raise CaseError("at $.out_fault.key: is no flat key of a field")
+    if fault.fault in {"mis-spaced", "overlapping"} and case.path != "decode_zos":
+        raise CaseError(f"at $.out_fault.fault: {fault.fault} belongs to path decode_zos, not {case.path}")
+
+
 def _check_expected(case: Case) -> None:
     if case.expected and len(case.expected) != len(case.steps):
         raise CaseError(f"at $.expected: {len(case.expected)} entries for {len(case.steps)} steps")
@@ -296,11 +308,13 @@ def _fits(data: Cell | tuple[Any, ...], shape: tuple[int, ...]) -> bool:
 
 
 def case_id(case: Case) -> str:
-    """Content hash of what the case means: path, configuration, steps, gather inputs and table width.
+    """Content hash of what the case means: path, configuration, steps, gather, table width, fault of the buffers.
 
     Title, ``wants``, tags, origin and the cached expectation do not count. 16 hexadecimal digits.
     """
-    meaning = (case.path, case.config, case.steps, case.gather, case.max_num_blocks)
+    meaning: tuple[object, ...] = (case.path, case.config, case.steps, case.gather, case.max_num_blocks)
+    if case.out_fault is not None:
+        meaning += (case.out_fault,)
     return hashlib.sha256(msgspec.json.encode(meaning, order="deterministic")).hexdigest()[:16]
 
 

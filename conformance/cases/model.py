@@ -92,6 +92,19 @@ class Runs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     runs: tuple[Annotated[tuple[Int62, ...], msgspec.Meta(min_length=2, max_length=3)], ...]
 
 
+class OutFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What is wrong with one of the caller's buffers (P-OUT), at every step, for subjects that fill in place.
+
+    ``missing``: it is not there. ``short``, ``narrow``: one row, one column fewer. ``dtype``: bool for int32, int32 for
+    bool. F-STACK, ``decode_zos`` only: ``mis-spaced``: the last two of several buckets in each other's place;
+    ``overlapping``: the last of several where the first one is.
+    """
+
+    key: Text
+    """Flat key of the field."""
+    fault: Literal["missing", "short", "narrow", "dtype", "mis-spaced", "overlapping"]
+
+
 class Origin(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
     """Where a case comes from: what found it, with which version and seed, and what minimised it."""
 
@@ -132,9 +145,10 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """A case file. ``expected`` is a cache of the oracle's answer, one entry a step; ``corpus lint`` checks it.
 
     ``gather`` holds the inputs of F-GATHER, one entry a step, for ``decode_zos`` only. ``max_num_blocks`` is the
-    width of the caller's ``block_tables`` buffer in blocks (I-4); null: as wide as the batch needs. ``wants`` says
-    whether the case is to be refused, because at least one step breaks a precondition, or valid in every step; without
-    it the steps themselves say so. One that contradicts its steps is an error, and is not run.
+    width of the caller's ``block_tables`` buffer in blocks (I-4); null: as wide as the batch needs. ``out_fault`` is
+    what is wrong with the caller's buffers. ``wants`` says whether the case is to be refused, because at least one step
+    breaks a precondition, or valid in every step; without it the steps themselves say so. One that contradicts its
+    steps is an error, and is not run.
     """
 
     schema: Literal["inputmeta-case/1"]
@@ -146,6 +160,7 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     steps: Annotated[tuple[tuple[Sequence, ...], ...], msgspec.Meta(min_length=1)]
     gather: tuple[Gather | None, ...] = ()
     max_num_blocks: Annotated[int, msgspec.Meta(ge=1, le=2**20)] | None = None
+    out_fault: OutFault | None = None
     expected: tuple[StepExpected, ...] = ()
     tags: tuple[Text, ...] = ()
     origin: Origin = Origin()

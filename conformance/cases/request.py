@@ -17,6 +17,7 @@ from inputmeta.conformance.cases.model import (
     Case,
     Cell,
     Gather,
+    OutFault,
     Path,
     Refusal,
     StepExpected,
@@ -42,10 +43,16 @@ class Request:
     """Names of the expansions to build."""
     out: dict[str, np.ndarray] | None = None
     """Arrays to fill in place, one for every tensor the path writes and every expansion in ``expand``."""
+    out_fault: OutFault | None = None
+    """What is to be wrong with ``out``; who offers the arrays sees to it, the subject is not told."""
 
     def violations(self) -> list[oracle.PreconditionError]:
         """The preconditions that this batch breaks, by the oracle."""
-        return oracle.violations(self.path, self.config, self.sequences, self.max_num_blocks)
+        broken = oracle.violations(self.path, self.config, self.sequences, self.max_num_blocks)
+        if self.out_fault is None or (broken and broken[0].condition != "P-OUT"):
+            return broken
+        fault = self.out_fault
+        return [*broken, oracle.OutError(None, fault.key, 0, "what the batch needs", f"in `out` is {fault.fault}")]
 
     def expected(self, rows: Sequence[int] | None = None) -> dict[str, oracle.ExpectedField]:
         """The oracle's fields; ``rows`` as in :func:`oracle.expected_fields`."""
@@ -70,6 +77,7 @@ def step_request(case: Case, index: int, *, in_place: bool = True) -> Request:
         gather=case.gather[index] if case.gather else None,
         max_num_blocks=case.max_num_blocks if in_place else None,
         expand=affordable_expansions(config, sequences),
+        out_fault=case.out_fault if in_place else None,
     )
 
 

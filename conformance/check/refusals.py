@@ -1,15 +1,21 @@
-"""Invalid batches: they must be refused, for a precondition that they break, and nothing may be written before."""
+"""Invalid batches: they must be refused, for a precondition that they break, and nothing may be written before.
+
+A refusal names the condition, the sequence and the field. Of several that are broken any one will do (I-17), but it
+must be one: the named sequence must break the named condition, by the named field.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from inputmeta import oracle
 from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.check.buffers import PATTERNS, Arena
+from inputmeta.conformance.check.out_faults import spoilt
 from inputmeta.conformance.check.verdicts import Finding, Verdict
 from inputmeta.conformance.interrupts import at_once
 from inputmeta.conformance.subjects.base import (
@@ -24,6 +30,21 @@ from inputmeta.conformance.subjects.frames import frames_of, message_of
 
 MOST_CELLS = 2**16
 """Largest buffer that an invalid batch is offered."""
+RULES: dict[str, tuple[frozenset[str], ...]] = {
+    "P-RATIO": (
+        frozenset({"block_size", "dense_ratios", "sparse_ratios", "ca_ratios"}),
+        frozenset({"window_size", "swa_block_size"}),
+        frozenset({"cp_size", "cp_rank"}),
+    ),
+    "P-LEN": (frozenset({"seqlen_q", "seqlen_k", "token_ids", "draft_tokens", "max_model_len"}),),
+    "P-NGRAM": (frozenset({"compressed_tokens", "recent_tokens", "lookup_table"}),),
+}
+"""Fields that one rule of a condition ties together: whoever names one of them has named the rule."""
+INPUTS = frozenset(
+    f.name for kind in (oracle.MetadataConfig, oracle.SequenceMetadata) for f in dataclasses.fields(kind)
+)
+"""Fields that come in. P-INT32 of a value that is written has its name in the oracle, which leaves open what an engine
+names: the field written, or the input that made it too large."""
 
 
 def check_refusal(subject: Subject, request: Request, step: int, broken: set[str]) -> list[Finding]:
@@ -33,21 +54,29 @@ def check_refusal(subject: Subject, request: Request, step: int, broken: set[str
     it has any. They may not be right, so that it may name P-OUT as well (I-17).
     """
     # Without the caller's buffers there is no table width, which may have been all that was wrong.
-    bare = dataclasses.replace(request, max_num_blocks=None)
-    broken_bare = {error.condition for error in bare.violations()}
-    problem = refusal_problem(subject, bare, step, broken_bare) if broken_bare else None
+    bare = dataclasses.replace(request, max_num_blocks=None, out_fault=None)
+    bare_errors = bare.violations()
+    problem = refusal_problem(subject, bare, step, bare_errors) if bare_errors else None
     if problem is not None or not subject.capabilities.in_place:
         return [] if problem is None else [problem]
     shapes = offered_shapes(subject, request)
     arena = Arena([shapes], PATTERNS[0])
     before = {key: row.memory.copy() for key, row in arena.rows.items()}
-    offered = dataclasses.replace(request, out=arena.views(shapes))
-    problem = refusal_problem(subject, offered, step, broken | {"P-OUT"})
+    views = arena.views(shapes)
+    if request.out_fault is not None:
+        views = spoilt(views, request.out_fault)
+    offered = dataclasses.replace(request, out=views, out_fault=None)
+    problem = refusal_problem(subject, offered, step, request.violations(), may_doubt_out=True)
+    at = None if request.out_fault is None else request.out_fault.key
+    if problem is not None and at is not None:
+        problem = dataclasses.replace(problem, key=at)
+        if problem.verdict is Verdict.ACCEPTED:
+            return [problem]
     written = [key for key, row in arena.rows.items() if not np.array_equal(row.memory, before[key])]
     if written:
         condition = min(broken)
         detail = f"breaks {condition}, but {', '.join(sorted(written))} had been written before it was refused"
-        return [Finding(Verdict.ACCEPTED, step, written[0], condition, detail)]
+        return [Finding(Verdict.ACCEPTED, step, at or written[0], condition, detail)]
     return [] if problem is None else [problem]
 
 
@@ -78,13 +107,26 @@ def ask(subject: Subject, request: Request) -> Result:
         raise NotBuilt from error
 
 
-def refusal_problem(subject: Subject, request: Request, step: int, allowed: set[str]) -> Finding | None:
-    """Finding if the subject does not refuse a batch for one of the ``allowed`` conditions (I-17)."""
+def refusal_problem(
+    subject: Subject,
+    request: Request,
+    step: int,
+    errors: Sequence[oracle.PreconditionError],
+    *,
+    may_doubt_out: bool = False,
+) -> Finding | None:
+    """Finding if the subject does not refuse a batch for one of the ``errors`` that it has (I-17).
+
+    ``may_doubt_out``: the buffers may be wrong as well, so that P-OUT is right whatever it names.
+    """
+    allowed = {error.condition for error in errors}
     condition = min(allowed - {"P-OUT"} or allowed)
     try:
         ask(subject, request)
     except Rejection as rejection:
         if rejection.condition in allowed:
+            return misnamed(rejection, errors, step)
+        if may_doubt_out and rejection.condition == "P-OUT":
             return None
         detail = f"breaks {', '.join(sorted(allowed))}, was refused for {rejection.condition} at {rejection.field}"
         return Finding(Verdict.ACCEPTED, step, None, condition, detail)
@@ -94,6 +136,39 @@ def refusal_problem(subject: Subject, request: Request, step: int, allowed: set[
             return found
         return dataclasses.replace(found, formula=condition, detail=f"breaks {condition}; {found.detail}")
     return Finding(Verdict.ACCEPTED, step, None, condition, f"breaks {condition} and was accepted")
+
+
+def misnamed(rejection: Rejection, errors: Sequence[oracle.PreconditionError], step: int) -> Finding | None:
+    """Finding if a refusal for the right condition names a sequence that keeps it, or a field that is not in it."""
+    same = [error for error in errors if error.condition == rejection.condition]
+    if rejection.condition == "P-OUT" or any(written(error) for error in same):
+        return None
+    at_sequence = [error for error in same if error.sequence == rejection.sequence]
+    if not at_sequence:
+        places = ", ".join(sorted({place_of(error.sequence) for error in same}))
+        detail = f"{rejection.condition} is broken at {places}, the refusal names {place_of(rejection.sequence)}"
+        return Finding(Verdict.ACCEPTED, step, None, rejection.condition, detail, kind="sequence")
+    fields = {name for error in at_sequence for name in tied_fields(error)}
+    if rejection.field in fields:
+        return None
+    detail = f"{rejection.condition} is broken by {', '.join(sorted(fields))}, the refusal names {rejection.field!r}"
+    return Finding(Verdict.ACCEPTED, step, None, rejection.condition, detail, kind="field")
+
+
+def written(error: oracle.PreconditionError) -> bool:
+    """Whether it is a value to be written that does not fit, not one that came in."""
+    return error.condition == "P-INT32" and error.field not in INPUTS
+
+
+def tied_fields(error: oracle.PreconditionError) -> set[str]:
+    """The fields that the broken rule is about."""
+    tied = [rule for rule in RULES.get(error.condition, ()) if error.field in rule]
+    return {error.field}.union(*tied)
+
+
+def place_of(sequence: int | None) -> str:
+    """A sequence, or what is no sequence's, in words."""
+    return "the configuration or the batch" if sequence is None else f"sequence {sequence}"
 
 
 def offered_shapes(subject: Subject, request: Request) -> dict[str, tuple[str, tuple[int, ...]]]:

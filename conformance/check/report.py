@@ -99,6 +99,8 @@ def batch_lines(case: Case, finding: Finding) -> Iterator[str]:
         yield from _chosen_sequences(sequences, sequences_at_fault(case, finding))
     if case.gather and case.gather[step] is not None:
         yield f"           gather: {brief(case.gather[step])}"
+    if case.out_fault is not None:
+        yield f"           out: {case.out_fault.key} is {case.out_fault.fault}"
 
 
 def _chosen_sequences(sequences: Sequence[CaseSequence], at_fault: Sequence[int]) -> Iterator[str]:

@@ -1,10 +1,10 @@
 """Running a case against a subject: the passes over its steps and the findings they give.
 
-A valid step is built once on the subject's own buffers and, if the subject fills in place, twice on poisoned and
-fenced ones (:mod:`inputmeta.conformance.check.buffers`). An invalid step must be refused, for a precondition that it
-breaks, without a write. The subject's result is never trusted: :mod:`inputmeta.conformance.check.compare` checks form
-before values. A subject that does not answer at all (:class:`inputmeta.conformance.subjects.base.SubjectFailure`, or
-whatever it raises in process) is a finding.
+A valid step is built once on the subject's own buffers, where what an earlier step returned must stay as it is, and,
+if the subject fills in place, twice on poisoned and fenced ones (:mod:`inputmeta.conformance.check.buffers`). An
+invalid step must be refused, for a precondition that it breaks, without a write. The subject's result is never trusted:
+:mod:`inputmeta.conformance.check.compare` checks form before values. A subject that does not answer at all
+(:class:`inputmeta.conformance.subjects.base.SubjectFailure`, or whatever it raises in process) is a finding.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from inputmeta.conformance.cases.model import Case
 from inputmeta.conformance.cases.request import Request, step_request
 from inputmeta.conformance.check.buffers import PATTERNS, Arena, Shapes
 from inputmeta.conformance.check.compare import Wanted, compare_field, compare_fields, finding
-from inputmeta.conformance.check.refusals import NotBuilt, ask, check_refusal
+from inputmeta.conformance.check.kept import NOTHING_KEPT, Kept, change_text
+from inputmeta.conformance.check.refusals import NotBuilt, ask, check_refusal, offered_shapes
 from inputmeta.conformance.check.relations import RelationError, relations_of
 from inputmeta.conformance.check.tails import NO_TAILS, Tails, tails_of
 from inputmeta.conformance.check.verdicts import Finding, Verdict, distinct, field_name
@@ -113,6 +114,10 @@ def run_case(case: Case, subject: Subject) -> Outcome:
         if beyond is not None:
             outcome.unsupported.add(beyond)
             continue
+        fault = request.out_fault
+        if fault is not None and not offers(subject, request, fault.key):
+            outcome.unsupported.add(f"out {fault.key}")
+            continue
         broken = {error.condition for error in request.violations()}
         if broken and not subject.capabilities.must_refuse(broken):
             outcome.outside[index] = frozenset(broken)
@@ -136,6 +141,11 @@ def run_case(case: Case, subject: Subject) -> Outcome:
         if not outcome.findings:
             outcome.add([found for step in valid for found in contradictions(subject, step)])
     return outcome
+
+
+def offers(subject: Subject, request: Request, key: str) -> bool:
+    """Whether the subject is given a buffer of this field."""
+    return key in offered_shapes(subject, request)
 
 
 def contradictions(subject: Subject, step: ValidStep) -> Iterator[Finding]:
@@ -211,19 +221,33 @@ def run_pass(
     """
     arena = None if pattern is None else Arena([tails.shapes(step.shapes) for step in steps], pattern)
     findings: list[Finding] = []
+    kept = NOTHING_KEPT
     for step in steps:
-        findings += run_step(subject, step) if arena is None else run_in_place(subject, step, arena, tails)
+        if arena is None:
+            found, kept = run_step(subject, step, kept)
+            findings += found
+        else:
+            findings += run_in_place(subject, step, arena, tails)
         if not all(found.on_form for found in findings):
             break
     return findings
 
 
-def run_step(subject: Subject, step: ValidStep) -> list[Finding]:
-    """Build one step on the subject's own buffers and compare."""
+def run_step(subject: Subject, step: ValidStep, before: Kept) -> tuple[list[Finding], Kept]:
+    """Build one step on the subject's own buffers and compare; then see that the result ``before`` it is unchanged.
+
+    Also returns the result, to be kept while the next step is built.
+    """
     result = build(subject, step.request, step.index)
     if isinstance(result, Finding):
-        return [result]
-    return compare_fields(step.wanted, result, step.index)
+        return [result], NOTHING_KEPT
+    findings = compare_fields(step.wanted, result, step.index)
+    right = step.shapes.keys() - {found.key for found in findings}
+    changed = before.changed()
+    if changed:
+        detail = change_text(changed)
+        findings.append(Finding(Verdict.OUT_OF_BOUNDS, step.index, None, "-", detail, code="kept"))
+    return findings, Kept(result, right)
 
 
 def run_in_place(subject: Subject, step: ValidStep, arena: Arena, tails: Tails) -> list[Finding]:

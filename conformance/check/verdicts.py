@@ -26,7 +26,8 @@ class Verdict(StrEnum):
     REJECTED = "REJECTED"
     """Refused a batch that breaks no precondition."""
     ACCEPTED = "ACCEPTED"
-    """Took a batch that breaks a precondition, or refused it for another, or wrote before it refused."""
+    """Took a batch that breaks a precondition, or refused it for another, naming a wrong sequence or field, or wrote
+    before it refused."""
     OUT_OF_BOUNDS = "OUT_OF_BOUNDS"
     """Wrote outside the buffer it was given."""
     UNWRITTEN = "UNWRITTEN"
@@ -71,8 +72,9 @@ class Signature(NamedTuple):
     field: str
     """Declared name; ``-`` for the step as a whole."""
     kind: str
-    """``value``, or what is wrong with the field's form (:data:`FORMS`), or how the subject failed to answer
-    (``SIGSEGV``, ``timeout``, ``raised``); ``-`` where the verdict says all."""
+    """``value``, or what is wrong with the field's form (:data:`FORMS`), or what a refusal names wrongly (``sequence``,
+    ``field``), or how the subject failed to answer (``SIGSEGV``, ``timeout``, ``raised``); ``-`` where the verdict
+    says all."""
 
     def __str__(self) -> str:
         """The parts between colons."""
@@ -144,7 +146,8 @@ class Finding:
     differing: int = 0
     compared: int = 0
     kind: str = ""
-    """``value``, or what is wrong with the form of a field: missing, type, dtype, shape; empty for other verdicts."""
+    """``value``, or what is wrong with the form of a field: missing, type, dtype, shape; or what a refusal names
+    wrongly: sequence, field; empty for other verdicts."""
     frames: tuple[str, ...] = field(default=(), compare=False)
     """Where the subject raised: its last frames, the innermost last."""
     code: str = ""

@@ -104,9 +104,14 @@ def refuse_config(config: dict[str, Any]) -> None:
     for field, holds in rules.items():
         if not holds:
             raise Refusal("P-RATIO", None, field, "SPEC.md chapter 1")
-    tokens = [*config["lookup_table"], config["pad_token"], config["image_sentinel"] or 0]
-    if any(not -INT32_MAX - 1 <= token <= INT32_MAX for token in tokens):
-        raise Refusal("P-INT32", None, "lookup_table", "tokens fit in int32")
+    tokens = {
+        "lookup_table": config["lookup_table"],
+        "pad_token": [config["pad_token"]],
+        "image_sentinel": [config["image_sentinel"] or 0],
+    }
+    for field, values in tokens.items():
+        if any(not -INT32_MAX - 1 <= token <= INT32_MAX for token in values):
+            raise Refusal("P-INT32", None, field, "tokens fit in int32")
 
 
 def refuse_sequence(config: dict[str, Any], sequence: dict[str, Any], index: int, blocks: int) -> None:

@@ -51,6 +51,8 @@ def stored(fields: dict[str, np.ndarray], out: dict[str, np.ndarray] | None) -> 
         return {key: value.astype(np.bool_ if value.dtype == np.bool_ else np.int32) for key, value in fields.items()}
     for key, value in fields.items():
         rows = out[key].shape[0] if key in out else -1
+        if rows >= 0 and (out[key].dtype == np.bool_) != (value.dtype == np.bool_):
+            raise Rejection("P-OUT", None, key, f"P-OUT: {key} is of {out[key].dtype}")
         if rows != len(value) and (key not in NEUTRAL or rows < len(value)):
             raise Rejection("P-OUT", None, key, f"P-OUT: {key} is missing or has not {len(value)} rows")
     for key, value in fields.items():

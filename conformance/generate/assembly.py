@@ -1,7 +1,9 @@
 """From drafts to sequences: physical blocks, state ids and token values.
 
 Physical ids are distinct over all sequences of a step and nearly no table is the identity, so that a lost indirection,
-or a neighbour's table, shows.
+or a neighbour's table, shows. In some steps the sequences have a prefix in common, as after a hit in a prefix cache:
+blocks of history that are full in each of them are one physical block, with the same tokens (SPEC.md M-2: what a step
+writes, nobody shares).
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from hypothesis import strategies as st
 from inputmeta.conformance.cases.model import Config, Path, Sequence
 
 from .configs import RAW_SENTINEL, SENTINEL_ENTRY
-from .draws import INT32_MAX, INT32_MIN, T, pick
+from .draws import INT32_MAX, INT32_MIN, T, chance, pick
 from .int32 import block_count
 from .sequences import Draft, Scope, drafts, empty_draft
 from .tokens import compressed_history, raw_tokens, recent_history
@@ -36,24 +38,46 @@ class Identity:
     state_id: int
     odd_token: int | None
     """Stands in for the last raw token that the first sequence reads."""
+    shared: int
+    """Raw tokens, from position 0 on, that are those of the first sequence."""
 
 
 @st.composite
 def steps(draw: st.DrawFn, scope: Scope, sizes: Items[int]) -> tuple[Sequence, ...]:
     """One step of one of these numbers of sequences; 0 stands for a step without work."""
-    size = pick(draw, sizes)
+    size, block_size = pick(draw, sizes), scope.config.block_size
     layout = pick(draw, (0, 1, 2, 0, 1, 2, 3))
     first_state = pick(draw, (1, 1, 6, 1_001, 0))
     odd_token = pick(draw, (None, None, None, None, 0, -1, INT32_MAX, INT32_MIN))
+    shares = chance(draw, 1, 4)
     strategy = drafts(scope.shared_by(max(1, size)))
     distinct = [draw(strategy) for _ in range(min(size, MOST_DRAFTS))] or [empty_draft(scope.path)]
     drawn = [distinct[index % len(distinct)] for index in range(max(1, size))]
     lengths = [block_count(scope.config, draft.seqlen_k) + draft.more_blocks for draft in drawn]
     tables = block_tables(lengths, layout)
+    common = shared_blocks(scope.config, drawn) if shares else [0] * len(drawn)
     last_state = first_state + len(drawn) - 1
-    identities = [Identity(index, table, last_state - index, odd_token) for index, table in enumerate(tables)]
+    identities = [
+        Identity(index, with_prefix(table, tables[0], blocks), last_state - index, odd_token, blocks * block_size)
+        for index, (table, blocks) in enumerate(zip(tables, common, strict=True))
+    ]
     pairs = zip(drawn, identities, strict=True)
     return tuple(sequence(scope.path, scope.config, draft, identity) for draft, identity in pairs)
+
+
+def shared_blocks(config: Config, drawn: Items[Draft]) -> list[int]:
+    """Blocks of each sequence that can be the first sequence's: full ones of the history of both."""
+    full = [draft.q_start // config.block_size for draft in drawn]
+    return [0, *(min(full[0], blocks) for blocks in full[1:])]
+
+
+def with_prefix(table: tuple[int, ...], first: tuple[int, ...], blocks: int) -> tuple[int, ...]:
+    """A table with so many blocks of the first sequence's in front.
+
+    >>> with_prefix((7, 8, 9), (1, 2), 1)
+    (1, 8, 9)
+    """
+    return (*first[:blocks], *table[blocks:])
 
 
 def block_tables(lengths: Items[int], layout: int) -> Tables:
@@ -95,6 +119,8 @@ def sequence(path: Path, config: Config, draft: Draft, identity: Identity) -> Se
     index, longest = identity.index, config.max_model_len
     known = draft.seqlen_k + draft.more_tokens if path == "prompt" else draft.q_start + 1
     tokens = raw_tokens(index, known, longest)
+    if identity.shared:
+        tokens = (*raw_tokens(0, identity.shared, longest), *tokens[identity.shared :])
     if identity.odd_token is not None and index == 0 and known > 0:
         last = draft.seqlen_k - 1 if path == "prompt" else known - 1
         tokens = replaced(tokens, max(last, 0), identity.odd_token)

@@ -56,7 +56,7 @@ def _cases(draw: st.DrawFn, profile: Profile) -> Case:
     tier = _tier(draw, profile)
     is_broken = draw(st.integers(0, 99)) >= 100 - round(100 * profile.invalid)
     breaker = draw_breaker(draw)
-    extreme = draw_extreme(draw)
+    extreme = draw_extreme(draw, wide_windows=profile.wide_windows)
     width = pick(draw, (None, None, None, 0, 1, 2, 7))
     count = pick(draw, STEP_COUNTS[tier] if profile.multi_step else (1,))
     config = draw_config(draw, profile, path, tier)
@@ -97,6 +97,8 @@ def _buffer_width(case: Case, surplus: int | None) -> int | None:
 
 def _without_refused(gather: tuple[Gather, ...], case: Case, valid: Case) -> tuple[Gather | None, ...]:
     """Inputs of F-GATHER of the steps that a break left as they were; none for a step that is refused."""
+    if case.out_fault is not None or case.max_num_blocks != valid.max_num_blocks:
+        return (None,) * len(gather)
     same_config = case.config == valid.config
     kept = [same_config and step is before for step, before in zip(case.steps, valid.steps, strict=True)]
     return tuple(inputs if kept[step] else None for step, inputs in enumerate(gather))

@@ -12,8 +12,8 @@ from inputmeta.conformance.cases.model import Case, Config, Sequence
 from .assembly import replaced
 from .breaking import is_decode, on_case, on_config, on_member, on_sequence
 from .draws import INT32_MAX, INT32_MIN, pick
-from .extremes import border_blocks, with_wide_blocks
-from .int32 import ca_ratios, highest_block_id, highest_state_id
+from .extremes import border_blocks, with_wide_blocks, with_wide_window
+from .int32 import ca_ratios, highest_block_id, highest_new_row, highest_state_id
 
 OUTSIDE = (INT32_MAX + 1, INT32_MIN - 1, 2**40)
 
@@ -62,12 +62,6 @@ def _token(draw: st.DrawFn, case: Case, sequence: Sequence) -> Sequence:
 
 
 on_member(
-    "P-INT32:draft",
-    "draft_tokens",
-    lambda draw, case, q: _one_outside(draw, q.draft_tokens, len(q.draft_tokens) - 1),
-    lambda case, sequence: is_decode(case, sequence) and len(sequence.draft_tokens) > 0,
-)
-on_member(
     "P-INT32:history",
     "compressed_tokens",
     lambda draw, case, q: _one_outside(draw, q.compressed_tokens, len(q.compressed_tokens)),
@@ -91,6 +85,43 @@ on_config("P-INT32:pad-token", lambda draw, config: replace(config, pad_token=pi
 on_config("P-INT32:sentinel", lambda draw, config: replace(config, image_sentinel=pick(draw, OUTSIDE)))
 
 
+# What a case offers no place for becomes the next one: a prompt, which has no drafts, gets a window, and a decode,
+# which has no window to widen, the product.
+on_member(
+    "P-INT32:draft",
+    "draft_tokens",
+    lambda draw, case, q: _one_outside(draw, q.draft_tokens, len(q.draft_tokens) - 1),
+    lambda case, sequence: is_decode(case, sequence) and len(sequence.draft_tokens) > 0,
+)
+
+
+def _is_one_prompt_of_several(case: Case) -> bool:
+    """One step only: another one with a window of 2**30 would be valid, and larger than memory."""
+    return case.path == "prompt" and len(case.steps) == 1 and len(case.steps[0]) > 1
+
+
+@on_case("P-INT32:window-total", _is_one_prompt_of_several)
+def _window(draw: st.DrawFn, case: Case) -> Case:
+    """total_k_swa = n_seq * W past int32."""
+    window = -(-(INT32_MAX + 1) // len(case.steps[0]))
+    return replace(case, config=replace(case.config, window_size=window, swa_block_size=window))
+
+
+def _window_of_pivots(case: Case) -> int:
+    """Smallest W with which a pivot of the one step of a prompt passes int32 while total_k_swa fits; 0 if none."""
+    if case.path != "prompt" or len(case.steps) != 1:
+        return 0
+    [step] = case.steps
+    window = -(-(INT32_MAX + 1 - (highest_new_row(case.config, step) or 0)) // len(step))
+    return window if len(step) * window <= INT32_MAX else 0
+
+
+@on_case("P-INT32:pivot", _window_of_pivots)
+def _pivot(draw: st.DrawFn, case: Case) -> Case:
+    """The last row that a window names past int32, behind histories that fit."""
+    return with_wide_window(case, _window_of_pivots(case))
+
+
 def _product_size(case: Case) -> int:
     """Smallest block size, tokens, with which the product of F-LIMIT passes int32; 0 if there is none."""
     if case.path == "prompt" or not case.config.dense_ratios:
@@ -106,15 +137,3 @@ def _product_size(case: Case) -> int:
 def _product(draw: st.DrawFn, case: Case) -> Case:
     """Dense offsets past int32, though every slot of every table may fit."""
     return with_wide_blocks(case, _product_size(case))
-
-
-def _is_one_prompt_of_several(case: Case) -> bool:
-    """One step only: another one with a window of 2**30 would be valid, and larger than memory."""
-    return case.path == "prompt" and len(case.steps) == 1 and len(case.steps[0]) > 1
-
-
-@on_case("P-INT32:window-total", _is_one_prompt_of_several)
-def _window(draw: st.DrawFn, case: Case) -> Case:
-    """total_k_swa = n_seq * W past int32."""
-    window = -(-(INT32_MAX + 1) // len(case.steps[0]))
-    return replace(case, config=replace(case.config, window_size=window, swa_block_size=window))

@@ -12,15 +12,16 @@ from msgspec.structs import replace
 from inputmeta.conformance.cases.model import Case, Config, Sequence
 
 from .assembly import replaced
-from .draws import INT32_MAX, pick
-from .int32 import block_count, ca_ratios, highest_block_id, highest_state_id
+from .draws import INT32_MAX, chance, pick
+from .int32 import block_count, ca_ratios, highest_block_id, highest_new_row, highest_state_id
 
 Edit = Callable[[st.DrawFn, Case], Case]
 
 
-def draw_extreme(draw: st.DrawFn) -> Edit:
-    """An edit that mostly does nothing; else it takes one block id, a state id or the block size to the int32 bound."""
-    edits = (_high_block, _high_block, _high_state, _wide_blocks, _largest_block)
+def draw_extreme(draw: st.DrawFn, *, wide_windows: bool) -> Edit:
+    """An edit that mostly does nothing; else it takes a block id, a state id, block size or W to the int32 bound."""
+    windows = (_wide_window, _wide_window) if wide_windows else (_unchanged, _unchanged)
+    edits = (_high_block, _high_block, _high_state, _wide_blocks, _largest_block, *windows)
     return pick(draw, (*(_unchanged,) * 8, *edits))
 
 
@@ -78,6 +79,28 @@ def _largest_block(draw: st.DrawFn, case: Case) -> Case:
     row = replace(sequence, seqlen_q=1, seqlen_k=sequence.seqlen_k - sequence.seqlen_q + 1, draft_tokens=())
     config = replace(case.config, dense_ratios=(1,), sparse_ratios=())
     return with_wide_blocks(replace(case, config=config, steps=((row,),), max_num_blocks=None), INT32_MAX)
+
+
+def _wide_window(draw: st.DrawFn, case: Case) -> Case:
+    """Prompt: W as large as total_k_swa and the pivots allow; with one sequence they are at the bound itself."""
+    alone = chance(draw, 2, 3)
+    if case.path != "prompt":
+        return _largest_block(draw, case)
+    if alone:
+        sequence = case.steps[0][0]
+        rows = min(sequence.seqlen_q, 1)
+        length = sequence.seqlen_k - sequence.seqlen_q + rows
+        row = replace(sequence, seqlen_q=rows, seqlen_k=length, swa_valid_start=0, data_len=0)
+        case = replace(case, steps=((row,),))
+    window = min((INT32_MAX - (highest_new_row(case.config, step) or 0)) // len(step) for step in case.steps)
+    return with_wide_window(case, window)
+
+
+def with_wide_window(case: Case, window: int) -> Case:
+    """The case with W and B of this many tokens, a prompt: state ids descending to 0, for a ring is as long."""
+    config = replace(case.config, window_size=window, swa_block_size=window)
+    steps = (tuple(replace(s, state_id=len(step) - 1 - i) for i, s in enumerate(step)) for step in case.steps)
+    return replace(case, config=config, steps=tuple(steps))
 
 
 def wide_block_size(case: Case, units_less: int = 0) -> int:

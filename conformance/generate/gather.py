@@ -63,15 +63,18 @@ def fits_the_pools(config: Config, sequence: Sequence) -> bool:
 
 
 def _remap(draw: st.DrawFn, count: int, previous: int) -> tuple[int, ...]:
-    """Per sequence its row of the last step, or a negative number: fresh. No two continue from one row."""
+    """Per sequence its row of the last step, or a negative number: fresh. Sometimes two continue from each row: one was
+    forked.
+    """
     if previous == 0:
         return (-1,) * count
     shift = draw(st.integers(0, previous - 1))
     backwards = chance(draw, 1, 2)
+    to_each_row = 1 + chance(draw, 1, 4)
     remap = []
     for index in range(count):
         fresh = pick(draw, (-1, None, None, None, -2, INT32_MIN))
-        row = (shift + index) % previous
+        row = (shift + index // to_each_row) % previous
         continues = fresh is None and index < previous
         remap.append((previous - 1 - row if backwards else row) if continues else fresh or -1)
     return tuple(remap)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from collections.abc import Sequence as Items
 
 from inputmeta.conformance.cases.model import Config, Path, Sequence
 
@@ -93,3 +94,35 @@ def dense_product(config: Config, total_q: int, max_num_blocks: int) -> int:
     if not config.dense_ratios:
         return 0
     return total_q * max_num_blocks * (config.block_size // min(config.dense_ratios))
+
+
+def highest_new_row(config: Config, step: Items[Sequence]) -> int | None:
+    """Prompt: largest row that pivots name (F-PIVOT, F-VIS, F-COMPACT), from the first new row on; None without rows.
+
+    A chunk names its last row, or the row behind it where the last one sees nothing.
+
+    >>> config = Config(block_size=4, dense_ratios=(1,), window_size=4, swa_block_size=8, max_model_len=8)
+    >>> chunk, blind = (Sequence(seqlen_q=3, seqlen_k=8, swa_valid_start=start) for start in (0, 9))
+    >>> highest_new_row(config, [chunk, chunk]), highest_new_row(config, [blind])
+    (5, 3)
+    """
+    rows = []
+    end = kept_end = 0
+    for sequence in step:
+        if sequence.seqlen_q == 0:
+            continue
+        end += sequence.seqlen_q
+        rows.append(end - (sequence.swa_valid_start < sequence.seqlen_k))
+        if config.yoco_mode == "off":
+            continue
+        first_kept = sequence.data_len - config.yoco_prefill_keep_tokens
+        q_start = sequence.seqlen_k - sequence.seqlen_q
+        clip = min(max(first_kept - q_start, 0), sequence.seqlen_q - 1) if config.yoco_mode == "compact" else 0
+        kept_end += sequence.seqlen_q - clip
+        rows.append(kept_end - (max(sequence.swa_valid_start, first_kept) < sequence.seqlen_k))
+    return max(rows, default=None)
+
+
+def highest_window_row(config: Config, step: Items[Sequence]) -> int:
+    """Prompt: n_seq * W (``total_k_swa``), or the largest row that pivots name if there are query rows."""
+    return len(step) * config.window_size + (highest_new_row(config, step) or 0)

@@ -9,17 +9,21 @@ from msgspec.structs import replace
 
 from inputmeta.conformance.cases.model import Case
 
-from . import broken_int32, broken_shapes
+from . import broken_int32, broken_out, broken_shapes
 from .breaking import BREAKERS
 from .draws import pick
 
-REGISTERED = (broken_shapes, broken_int32)
+REGISTERED = (broken_shapes, broken_int32, broken_out)
 """Modules that fill ``BREAKERS`` when imported, in the order of the conditions."""
+FEW_PLACES = frozenset({"P-INT32:pivot", "P-INT32:window-total", "P-OUT:mis-spaced", "P-OUT:overlapping"})
+"""Ways that few cases offer a place for: drawn four times as often."""
 
 
 def draw_breaker(draw: st.DrawFn) -> int:
     """The number of a way to break a case."""
-    return pick(draw, range(len(BREAKERS)))
+    rare = [number for number, breaker in enumerate(BREAKERS) if breaker.id in FEW_PLACES]
+    numbers: tuple[int, ...] = (*range(len(BREAKERS)), *rare * 3)
+    return pick(draw, numbers)
 
 
 def broken(draw: st.DrawFn, case: Case, number: int, refusals: Collection[str]) -> Case:

@@ -28,7 +28,7 @@ class Profile:
     max_cp_size: int = 8
     """Largest context parallel group to draw; 1 means none."""
     yoco_modes: tuple[str, ...] = YOCO_MODES
-    invalid: float = 0.2
+    invalid: float = 0.25
     """Share of batches with exactly one precondition broken; ``True`` means all, 0 stands if there is none to break."""
     refusals: tuple[str, ...] = REFUSALS
     """Preconditions that may be broken."""
@@ -37,6 +37,8 @@ class Profile:
     """Draw some ZOS steps with drafts of variable length."""
     multi_step: bool = True
     """Draw some cases of several steps on one set of buffers."""
+    wide_windows: bool = True
+    """Draw some prompts of windows up to the int32 bound: their expansions, of terabytes, may not be asked for."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "paths", _in_order("paths", self.paths, PATHS))

@@ -59,6 +59,54 @@ def table_columns_of_block_0(_: Request, fields: Fields) -> None:
 
 
 @wrong_answer(
+    "BT",
+    "MISMATCH:F-CAPLAN:load_segments_ca",
+    "blocks are loaded once a step: a block of a common prefix is missing from the keys of the second sequence",
+    paths=("prompt",),
+)
+def loads_a_shared_block_once(_: Request, fields: Fields) -> None:
+    for plan in (fields[key] for key in fields if key.startswith("load_segments_ca.")):
+        seen: set[int] = set()
+        for segment in plan:
+            block = int(segment[0])
+            if block >= 0 and block in seen:
+                segment[0] = -1
+            seen.add(block)
+
+
+@wrong_answer(
+    "BT",
+    "MISMATCH:F-BLOCKS:block_tables",
+    "a map from block to owner with one place a block: a common prefix belongs to the last sequence alone",
+    paths=DECODE,
+)
+def one_owner_of_a_block(request: Request, fields: Fields) -> None:
+    owners = {block: index for index, s in enumerate(request.sequences) for block in s.block_table}
+    rows = [index for index, s in enumerate(request.sequences) for _ in range(s.seqlen_q)]
+    for cells, index in zip(fields["block_tables"], rows, strict=True):
+        cells[[owners.get(int(cell), index) != index for cell in cells]] = 0
+
+
+@wrong_answer(
+    "SPEC",
+    "MISMATCH:F-IDS:input_ids",
+    "the remap is inverted into one place a row: of two sequences that continue from a row the first gets fresh tokens",
+    paths=("decode_zos",),
+)
+def one_heir_of_a_row(request: Request, fields: Fields) -> None:
+    gather = request.gather
+    if gather is None:
+        return
+    heirs = {row: index for index, row in enumerate(gather.remap) if row >= 0}
+    begin = 0
+    for index, (sequence, row) in enumerate(zip(request.sequences, gather.remap, strict=True)):
+        end = begin + sequence.seqlen_q
+        if row >= 0 and heirs[row] != index:
+            fields["input_ids"][begin:end] = gather.fresh_input_ids[begin:end]
+        begin = end
+
+
+@wrong_answer(
     "CHUNK",
     "MISMATCH:F-POS:positions",
     "the offset of a cached prefix is added to positions that hold it already",

@@ -233,4 +233,11 @@ changed_line("P-NGRAM.recent-unchecked", "LOOK", "ACCEPTED:P-NGRAM",
 changed_line("P-INT32.uint32", "OVF", "CRASH:raised:P-INT32 or ACCEPTED:P-INT32",
     "products are checked as uint32 and written as int32: a negative slot",
     "limits", "if extreme.value > INT32_MAX:", "if extreme.value > 2 * INT32_MAX + 1:")
+changed_line("P-INT32.total-unchecked", "OVF", "ACCEPTED:P-INT32 or CRASH:raised:P-INT32",
+    "rows of history are counted, those of the step that follow them are not",
+    "limits", 'yield Extreme("kv_swa_full_index_pivots", chunk.index, highest_pivot(plain))', "pass")
+changed_line("P-INT32.window-one-early", "OVF", "REJECTED:P-INT32",
+    "the end of the histories, one past their last row, is held against the bound",
+    "limits", 'yield Extreme("total_k_swa", None, total_window_keys(len(chunks), window))',
+    'yield Extreme("total_k_swa", None, total_window_keys(len(chunks), window) + 1)')
 # fmt: on

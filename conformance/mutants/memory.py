@@ -10,7 +10,7 @@ import numpy as np
 from inputmeta import oracle
 from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.mutants.mutant import Fields, Mutant, Wrong, add, wrong_class
-from inputmeta.conformance.subjects.base import Result
+from inputmeta.conformance.subjects.base import Rejection, Result
 from inputmeta.oracle.batch import build
 
 
@@ -146,6 +146,28 @@ class MutatesItsInput(Wrong):
             object.__setattr__(sequence, "state_id", sequence.state_id + 1)
 
 
+@wrong_class(
+    "ALIAS",
+    "OUT_OF_BOUNDS:kept",
+    "every step is built in one set of buffers, of which the result is a view: overlapped with the next, it changes",
+    label="not flaky",
+)
+class ReturnsViewsOfOnePool(Wrong):
+    in_place = False
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.pool: dict[str, np.ndarray] = {}
+
+    def after(self, request: Request, fields: Fields) -> None:
+        for key, array in list(fields.items()):
+            if isinstance(array, np.ndarray):
+                if self.pool.get(key, array[:0]).size < array.size:
+                    self.pool[key] = np.empty(array.size, dtype=array.dtype)
+                fields[key] = self.pool[key][: array.size].reshape(array.shape)
+                fields[key][:] = array
+
+
 @wrong_class("REFUSAL", "ACCEPTED:P-", "checks after the first rows are filled")
 class WritesBeforeItRefuses(Wrong):
     def before(self, request: Request) -> None:
@@ -190,3 +212,77 @@ def neutral_rows(request: Request) -> dict[str, np.ndarray]:
         for key, field in empty.items()
         if field.shape and None not in field.cells
     }
+
+
+def shape_wanted(request: Request, key: str) -> tuple[int, ...]:
+    """Of a field."""
+    shapes = oracle.field_shapes(request.path, request.config, request.sequences, request.max_num_blocks)
+    return shapes[key][1]
+
+
+class TakesAnyBuffer(Wrong):
+    """Does not look at one property of the caller's buffers before it fills them."""
+
+    def build(self, request: Request) -> Result:
+        try:
+            return super().build(request)
+        except Rejection as right:
+            if right.condition != "P-OUT" or request.out is None or not self.takes(request, right.field):
+                raise
+        fields = super().build(dataclasses.replace(request, out=None, max_num_blocks=None))
+        for key, array in request.out.items():
+            value = fields.get(key)
+            if isinstance(value, np.ndarray):
+                np.copyto(array, value[tuple(slice(0, size) for size in array.shape)], casting="unsafe")
+        return {**fields, **request.out}
+
+    def takes(self, request: Request, key: str) -> bool:
+        """Whether it goes on although the buffer of ``key`` is not as it should be."""
+        raise NotImplementedError
+
+
+@wrong_class("OUT", "ACCEPTED:P-OUT", "what the caller left out is allocated: a captured graph never sees it")
+class AllocatesWhatIsMissing(TakesAnyBuffer):
+    def takes(self, request: Request, key: str) -> bool:
+        return offered(request, key) is None
+
+
+@wrong_class(
+    "OUT", "ACCEPTED:P-OUT", "a step is cut to the rows that its buffers have: the last sequence is not served"
+)
+class CutsRowsToTheBuffer(TakesAnyBuffer):
+    def takes(self, request: Request, key: str) -> bool:
+        array = offered(request, key)
+        return array is not None and len(array) < shape_wanted(request, key)[0]
+
+
+@wrong_class("OUT", "ACCEPTED:P-OUT", "the stride of a row is the buffer's: columns that do not fit are dropped")
+class CutsColumnsToTheBuffer(TakesAnyBuffer):
+    def takes(self, request: Request, key: str) -> bool:
+        array = offered(request, key)
+        return array is not None and array.ndim == 2 and array.shape[1] < shape_wanted(request, key)[1]
+
+
+@wrong_class("OUT", "ACCEPTED:P-OUT", "cells are cast to the dtype that the buffer happens to have")
+class CastsToTheBuffer(TakesAnyBuffer):
+    def takes(self, request: Request, key: str) -> bool:
+        array = offered(request, key)
+        return array is not None and array.shape == shape_wanted(request, key) and not self.moved(request, key)
+
+    @staticmethod
+    def moved(request: Request, key: str) -> bool:
+        """Whether the dtype is right, so that something else is not."""
+        array = offered(request, key)
+        fits = array is not None and array.shape == shape_wanted(request, key)
+        return array is not None and fits and array.dtype == oracle.FIELDS[key.partition(".")[0]].dtype
+
+
+@wrong_class(
+    "OUT",
+    "ACCEPTED:P-OUT",
+    "buckets are found by the first one's place and a stride; where the others lie is not looked at",
+    paths=("decode_zos",),
+)
+class BelievesInEvenSpacing(TakesAnyBuffer):
+    def takes(self, request: Request, key: str) -> bool:
+        return "." in key and CastsToTheBuffer.moved(request, key) and request.path == "decode_zos"

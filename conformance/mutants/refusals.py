@@ -58,6 +58,22 @@ class RefusesWithACode(RefusesAs):
         return Rejection("E-22", None, "", "invalid argument")
 
 
+@wrong_class(
+    "REFUSAL", "ACCEPTED:sequence:P-", "the place in a batch sorted by length is reported, not the scheduler's"
+)
+class RefusesAtAnotherSequence(RefusesAs):
+    def refusal(self, right: Rejection) -> Exception:
+        sequence = None if right.sequence is None else right.sequence + 1
+        return Rejection(right.condition, sequence, right.field, str(right))
+
+
+@wrong_class("REFUSAL", "ACCEPTED:field:P-", "a check of several fields reports them all as the first")
+class RefusesAtAnotherField(RefusesAs):
+    def refusal(self, right: Rejection) -> Exception:
+        field = "state_id" if right.field in {"swa_valid_start", "data_len", "block_table"} else right.field
+        return Rejection(right.condition, right.sequence, field, str(right))
+
+
 @wrong_class("REFUSAL", "CRASH:raised:P-", "an assertion deep inside stands for the check")
 class RefusesWithAnAssertion(RefusesAs):
     def refusal(self, right: Rejection) -> Exception:

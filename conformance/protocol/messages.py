@@ -273,12 +273,13 @@ class ErrorAnswer(
     """Program to suite: no answer to a batch. ``id`` is -1 where the error belongs to none.
 
     ``kind``: "exception" of the builder, "memory" that it had no more of, "device" error, "mutated" request,
-    "oversized" answer, "limit": the adapter has no memory for batch or answer, "message" that is not valid.
+    "kept" result that changed, "oversized" answer, "limit": the adapter has no memory for batch or answer, "message"
+    that is not valid.
     ``frames``: where the builder raised, a line a frame, the innermost last.
     """
 
     id: Int64
-    kind: Literal["exception", "memory", "device", "mutated", "oversized", "limit", "message"]
+    kind: Literal["exception", "memory", "device", "mutated", "kept", "oversized", "limit", "message"]
     message: Text
     frames: Annotated[tuple[Frame, ...], msgspec.Meta(max_length=20)] = ()
 

@@ -14,6 +14,7 @@ from typing import BinaryIO
 import numpy as np
 
 from inputmeta.conformance.cases.request import Request
+from inputmeta.conformance.check.kept import NOTHING_KEPT, Kept, change_text
 from inputmeta.conformance.protocol import convert
 from inputmeta.conformance.protocol import messages as wire
 from inputmeta.conformance.protocol.codec import (
@@ -26,7 +27,7 @@ from inputmeta.conformance.protocol.codec import (
     read_frame,
     read_line,
 )
-from inputmeta.conformance.subjects.base import Rejection, Subject, SubjectError, is_device_error
+from inputmeta.conformance.subjects.base import Rejection, Result, Subject, SubjectError, is_device_error
 from inputmeta.conformance.subjects.frames import error_text, frames_of, message_of
 from inputmeta.conformance.subjects.loading import load_subject
 
@@ -83,6 +84,7 @@ class Server:
         self.subject = subject
         self.hello = convert.hello_answer(subject)
         self.greeted = False
+        self.kept = NOTHING_KEPT
 
     def answer(self, message: object) -> wire.ProgramMessage | None:
         """The answer to a message of the suite; None to ``bye``.
@@ -99,29 +101,49 @@ class Server:
             if not self.greeted:
                 raise ProtocolError("build before hello")
             request = convert.request_of(message)
-            return build_answer(self.subject, request, message.id)
+            return self.built(request, message.id)
         return None
 
+    def built(self, request: Request, number: int) -> wire.ProgramMessage:
+        """The answer to a batch; an ``error`` if building it changed the arrays of the result before it."""
+        answer, kept = build_answer(self.subject, request, number)
+        if request.out is not None:  # the caller's arrays: they are to change
+            return answer
+        before, self.kept = self.kept, kept
+        changed = before.changed()
+        if changed and isinstance(answer, wire.ResultAnswer):
+            return wire.ErrorAnswer(id=number, kind="kept", message=change_text(changed))
+        return answer
 
-def build_answer(subject: Subject, request: Request, number: int) -> wire.ProgramMessage:
+
+def build_answer(subject: Subject, request: Request, number: int) -> tuple[wire.ProgramMessage, Kept]:
     """Have the subject build the batch with the id ``number``; whatever it raises is an answer too.
 
-    ``SystemExit`` is not caught: a subject that ends the process has ended it.
+    Also the arrays that it returned of its own, where they are the answer. ``SystemExit`` is not caught: a subject that
+    ends the process has ended it.
     """
     out = None if request.out is None else dict(request.out)
     before = inputs_of(request)
     try:
         result = subject.build(request)
     except Rejection as rejection:
-        return reject_answer(rejection, out, number)
+        return reject_answer(rejection, out, number), NOTHING_KEPT
     except Exception as error:  # a subject may raise anything; whatever it is, it is the answer
-        return error_answer(number, kind_of(error), error)
+        return error_answer(number, kind_of(error), error), NOTHING_KEPT
     try:
-        return result_answer(result, changed_input(before, inputs_of(request)), out, number)
+        answer = result_answer(result, changed_input(before, inputs_of(request)), out, number)
+        return answer, NOTHING_KEPT if out is not None else kept_of(answer, result)
     except MemoryError:
-        return wire.ErrorAnswer(id=number, kind="limit", message=NO_MEMORY)
+        return wire.ErrorAnswer(id=number, kind="limit", message=NO_MEMORY), NOTHING_KEPT
     except Exception as error:  # what it returned may do anything as well
-        return error_answer(number, kind_of(error), error)
+        return error_answer(number, kind_of(error), error), NOTHING_KEPT
+
+
+def kept_of(answer: wire.ProgramMessage, result: Result) -> Kept:
+    """The arrays of a result that were sent and are of a dtype that a field has."""
+    fields = answer.fields if isinstance(answer, wire.ResultAnswer) else {}
+    sent = [key for key, value in fields.items() if isinstance(value, wire.Array) and value.dtype in {"int32", "bool"}]
+    return Kept(result, [key for key in sent if key in result])  # a long key was cut
 
 
 def result_answer(

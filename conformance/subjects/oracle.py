@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from types import ModuleType
 from typing import Any
 
@@ -47,6 +48,8 @@ class OracleSubject:
             raise Rejection(error.condition, error.sequence, error.field, str(error)) from error
         if request.out is not None:
             self._check_out(fields, request.out)
+            if request.path == "decode_zos":
+                check_stacks(request.out)
         return {key: self._store(key, field, request.out) for key, field in fields.items()}
 
     @staticmethod
@@ -58,8 +61,9 @@ class OracleSubject:
     def _check_out(fields: Mapping[str, oracle.ExpectedField], out: dict[str, np.ndarray]) -> None:
         """P-OUT, before anything is written."""
         for key, field in fields.items():
-            if field.shape and (key not in out or out[key].shape != field.shape):
-                raise Rejection("P-OUT", None, key, f"P-OUT: {key} is missing or not of shape {list(field.shape)}")
+            if field.shape and (key not in out or (out[key].shape, out[key].dtype.name) != (field.shape, field.dtype)):
+                wanted = f"{field.dtype} of shape {list(field.shape)}"
+                raise Rejection("P-OUT", None, key, f"P-OUT: {key} is missing or not {wanted}")
 
     @staticmethod
     def _store(key: str, field: oracle.ExpectedField, out: dict[str, np.ndarray] | None) -> np.ndarray | int | bool:
@@ -72,3 +76,20 @@ class OracleSubject:
         values = [field.cells[i] for i in defined]
         flat[defined] = np.array(values, dtype=np.int64).astype(array.dtype)  # a fault may leave int32: wrap as C does
         return array
+
+
+def check_stacks(out: Mapping[str, np.ndarray]) -> None:
+    """F-STACK: the buckets of a field lie at even distances, none over another.
+
+    Raises:
+        Rejection: they do not (P-OUT).
+    """
+    fields: dict[str, list[str]] = {}
+    for key in out:
+        if "." in key:
+            fields.setdefault(key.partition(".")[0], []).append(key)
+    for keys in fields.values():
+        starts = [out[key].ctypes.data for key in keys]
+        distances = {after - before for before, after in pairwise(starts)}
+        if len(distances) > 1 or any(distance < out[keys[0]].nbytes for distance in distances):
+            raise Rejection("P-OUT", None, keys[-1], f"P-OUT: {keys[-1]} is not evenly spaced (F-STACK)")

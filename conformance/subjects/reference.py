@@ -11,6 +11,7 @@ from inputmeta import oracle
 from inputmeta.conformance import reference
 from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.subjects.base import Capabilities, Rejection, Result
+from inputmeta.conformance.subjects.oracle import check_stacks
 
 
 class ReferenceSubject:
@@ -34,6 +35,8 @@ class ReferenceSubject:
             raise Rejection(broken[0].condition, broken[0].sequence, broken[0].field, str(broken[0]))
         step = reference_of(request)
         fields = reference.as_numpy(step.fields)
+        if request.out is not None and request.path == "decode_zos":
+            check_stacks(request.out)
         return fields if request.out is None else in_place(step, fields, request.out)
 
 
@@ -54,8 +57,10 @@ def in_place(step: reference.Expected, fields: Result, out: dict[str, np.ndarray
     """The caller's arrays, their defined cells written; nothing is written when one of them does not fit (P-OUT)."""
     arrays = {key: value for key, value in fields.items() if isinstance(value, np.ndarray)}
     for key, value in arrays.items():
-        if key not in out or out[key].shape != value.shape:
-            raise Rejection("P-OUT", None, key, f"P-OUT: {key} is missing or not of shape {list(value.shape)}")
+        if key not in out or (out[key].shape, out[key].dtype) != (value.shape, value.dtype):
+            raise Rejection(
+                "P-OUT", None, key, f"P-OUT: {key} is missing or not {value.dtype} of shape {list(value.shape)}"
+            )
     for key, value in arrays.items():
         defined = step.defined(key)
         np.copyto(out[key], value, where=True if defined is None else np.asarray(defined))

@@ -31,6 +31,7 @@ ERRORS = {
     "memory": ("CRASH", "memory"),
     "device": ("DEVICE_ERROR", "device"),
     "mutated": ("OUT_OF_BOUNDS", "input"),
+    "kept": ("OUT_OF_BOUNDS", "kept"),
     "oversized": ("CRASH", "oversized"),
     "limit": ("UNSUPPORTED", "limit"),
     "message": ("CRASH", "garbage"),
@@ -40,7 +41,7 @@ ERRORS = {
 EXCEPTION = re.compile(r"\w+: ")
 """How the text of an error begins that an exception made."""
 
-GOES_ON = frozenset({"raised", "input"})
+GOES_ON = frozenset({"raised", "input", "kept"})
 """Codes of failures that leave the worker fit for the next batch."""
 
 FIELD_BYTES = 300

@@ -88,7 +88,8 @@ def twins(cases: dict[str, Case]) -> Iterator[tuple[Case, Case]]:
     zos = [case for case in cases.values() if case.path == "decode_zos" and not case.gather]
     for one in eager:
         for other in zos:
-            if (one.config, one.steps, one.max_num_blocks) == (other.config, other.steps, other.max_num_blocks):
+            buffers = (one.max_num_blocks, one.out_fault) == (other.max_num_blocks, other.out_fault)
+            if buffers and (one.config, one.steps) == (other.config, other.steps):
                 yield one, other
 
 

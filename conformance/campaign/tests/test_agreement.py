@@ -154,10 +154,10 @@ def run(tmp_path: Path):
 
 def test_the_command_says_who_agrees_and_saves_the_smallest_case(run, tmp_path: Path) -> None:
     fault = "mutant:F-SWADEC.full-window"
-    result = run("-s", "oracle", "-s", fault, "--cases", "15", "--seed", "1")
+    result = run("-s", "oracle", "-s", fault, "--cases", "20", "--seed", "1")
     assert result.exit_code == exits.DIFFERS, result.output
     lines = result.stdout.splitlines()
-    assert lines[0].startswith(f"compare oracle, oracle#2, {fault}: 15 cases, ")
+    assert lines[0].startswith(f"compare oracle, oracle#2, {fault}: 20 cases, ")
     assert any(line.startswith("oracle = oracle#2: ") and line.endswith(" fields agree") for line in lines)
     assert any(line.startswith(f"oracle | {fault}: 1 of ") for line in lines)
     assert "kv_swa_index_offset_len  F-SWADEC" in lines

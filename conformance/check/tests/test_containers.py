@@ -46,7 +46,18 @@ def test_generated_containers_flatten_copy_and_compute(case: Case) -> None:
 
 
 @BOUNDED
-@given(batches(Profile(paths=("prompt",), max_cp_size=4, yoco_modes=("mask", "compact"), invalid=0, tiers=("small",))))
+@given(
+    batches(
+        Profile(
+            paths=("prompt",),
+            max_cp_size=4,
+            yoco_modes=("mask", "compact"),
+            invalid=0,
+            tiers=("small",),
+            wide_windows=False,
+        )
+    )
+)
 def test_views_of_generated_steps(case: Case) -> None:
     for request in steps(case):
         config = engine_config(request.config)

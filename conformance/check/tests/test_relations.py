@@ -25,8 +25,12 @@ from inputmeta.conformance.subjects import Result, Subject, load_subject
 from inputmeta.conformance.subjects.oracle import OracleSubject
 
 SUBJECTS = ("oracle", "engine")
-CONTEXT_PARALLEL = Profile(paths=("prompt",), max_cp_size=8, yoco_modes=("off", "compact"), invalid=0, tiers=("small",))
-TRUNCATED = Profile(paths=("prompt",), max_cp_size=1, yoco_modes=("compact",), invalid=0, tiers=("small",))
+CONTEXT_PARALLEL = Profile(
+    paths=("prompt",), max_cp_size=8, yoco_modes=("off", "compact"), invalid=0, tiers=("small",), wide_windows=False
+)
+TRUNCATED = Profile(
+    paths=("prompt",), max_cp_size=1, yoco_modes=("compact",), invalid=0, tiers=("small",), wide_windows=False
+)
 DECODE = Profile(paths=("decode",), max_cp_size=1, invalid=0)
 BOUNDED = settings(max_examples=120, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 

@@ -3,10 +3,11 @@
 import dataclasses
 from collections.abc import Callable
 
+import msgspec
 import numpy as np
 import pytest
 
-from inputmeta.conformance.cases.model import SCHEMA, Case, Config, Sequence
+from inputmeta.conformance.cases.model import SCHEMA, Case, Config, OutFault, Sequence
 from inputmeta.conformance.check.runner import Outcome, run_case
 from inputmeta.conformance.check.verdicts import Verdict
 from inputmeta.conformance.mutants import mutant_subject
@@ -233,3 +234,90 @@ def test_what_is_not_claimed_is_counted() -> None:
     assert "ke" in outcome.unsupported
     beyond = run_case(DECODE, Less())
     assert (beyond.ran, beyond.unsupported) == (False, {"path decode"})
+
+
+@pytest.mark.parametrize(
+    ("changes", "sequence", "field", "kind"),
+    [
+        ({"block_table": (1,)}, 1, "block_table", None),
+        ({"block_table": (1,)}, 0, "block_table", "sequence"),
+        ({"block_table": (1,)}, None, "block_table", "sequence"),
+        ({"block_table": (1,)}, 1, "seqlen_k", "field"),
+        ({"seqlen_q": 9}, 1, "seqlen_k", None),  # one rule on both
+        ({"data_len": -1}, 1, "state_id", "field"),
+        ({"state_id": 2**31 - 1}, 0, "anything", None),  # a value that is written: what to name is left open
+        ({"token_ids": (2**31,) * 9}, 1, "draft_tokens", "field"),
+    ],
+)
+def test_a_refusal_names_the_sequence_and_the_field_that_are_wrong(
+    changes: dict[str, object], sequence: int | None, field: str, kind: str | None
+) -> None:
+    right = OracleSubject()
+
+    class Names(OracleSubject):
+        def build(self, request: Request) -> Result:
+            try:
+                return right.build(request)
+            except Rejection as error:
+                raise Rejection(error.condition, sequence, field, "no") from None
+
+    facts = {"seqlen_q": 3, "seqlen_k": 7, "block_table": (5, 3, 9), "token_ids": tuple(range(9))}
+    outcome = run_case(case((Sequence(**facts), Sequence(**facts | changes))), Names())
+    assert {finding.signature.split(":")[-1] for finding in outcome.findings} == ({kind} if kind else set())
+
+
+def test_a_result_is_kept_while_the_next_step_is_built() -> None:
+    array = np.zeros(64, dtype=np.int32)
+
+    def pooled(request: Request, result: dict) -> None:
+        if request.out is None:
+            positions = result["positions"]
+            array[: len(positions)] = positions
+            result["positions"] = array[: len(positions)]
+
+    assert verdicts(run_case(STEPS, Wrong(pooled))) == {"OUT_OF_BOUNDS:prompt:-:-:kept"}
+    assert verdicts(run_case(PROMPT, Wrong(pooled))) == set()
+
+
+def spoilt_case(path: str, key: str, fault: str) -> Case:
+    batch = DECODE if path == "decode_zos" else PROMPT
+    return msgspec.structs.replace(batch, path=path, out_fault=OutFault(key=key, fault=fault))
+
+
+FAULTS = [
+    ("prompt", "positions", "missing"),
+    ("prompt", "load_segments_swa", "short"),
+    ("prompt", "kv_swa_full_index_pivots", "narrow"),
+    ("prompt", "valid_token_mask", "dtype"),
+    ("decode_zos", "positions_c.2", "mis-spaced"),
+    ("decode_zos", "slot_mapping_store_ca.2", "overlapping"),
+]
+
+
+@pytest.mark.parametrize(("path", "key", "fault"), FAULTS)
+def test_a_spoilt_buffer_is_refused_with_nothing_written(path: str, key: str, fault: str) -> None:
+    class WritesFirst(OracleSubject):
+        def build(self, request: Request) -> Result:
+            for array in (request.out or {}).values():
+                array[:1] = 0
+            return super().build(request)
+
+    class Takes(OracleSubject):
+        def build(self, request: Request) -> Result:
+            return super().build(dataclasses.replace(request, out=None))
+
+    batch = spoilt_case(path, key, fault)
+    name = key.partition(".")[0]
+    assert run_case(batch, OracleSubject()).findings == []
+    assert verdicts(run_case(batch, Takes())) == {f"ACCEPTED:{path}:P-OUT:{name}:-"}
+    (finding,) = run_case(batch, WritesFirst()).findings
+    assert "had been written before it was refused" in finding.detail
+
+
+def test_a_spoilt_buffer_is_no_matter_of_a_subject_that_is_not_given_it() -> None:
+    batch = spoilt_case("prompt", "positions", "missing")
+    able = OracleSubject().capabilities
+    bare = dataclasses.replace(able, fields=able.fields - {"positions"})
+    assert run_case(batch, Wrong(lambda *_: None, bare)).unsupported == {"out positions"}
+    own = run_case(batch, Wrong(lambda *_: None, dataclasses.replace(able, in_place=False)))
+    assert (own.findings, own.broken, own.steps) == ([], {}, 1)

@@ -11,7 +11,7 @@ from inputmeta.conformance.generate import Profile, batches
 from inputmeta.conformance.subjects.engine import EngineSubject
 
 MOST_CELLS = 2**22
-REAL = Profile(invalid=0, tiers=("real",), multi_step=False, varlen=False)
+REAL = Profile(invalid=0, tiers=("real",), multi_step=False, wide_windows=False, varlen=False)
 BOUNDED = settings(
     max_examples=20,
     derandomize=True,

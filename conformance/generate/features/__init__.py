@@ -40,7 +40,8 @@ def features(case: Case) -> frozenset[str]:
 
 def _of_step(step: Step) -> set[str]:
     """Features of one valid step."""
-    found = base.of_step(step) | compressed.of_step(step) | keys.of_step(step) | parallel.of_step(step)
+    groups = (base, compressed, window, keys, parallel)
+    found = set().union(*(group.of_step(step) for group in groups))
     for row in step.rows:
         found |= base.of_row(step, row)
         found |= ngram.of_row(step, row)

@@ -22,7 +22,7 @@ FEATURES = (
     Feature("CONFIG:window-1", "W = 1: a row sees itself only", ("WIN",), tiers=SMALL),
     Feature("CONFIG:ring-is-window", "B = W: no room for drafts", ("RING",)),
     Feature("CONFIG:ring-beside-window", "B is no multiple of W", ("RING",)),
-    Feature("CONFIG:window-past-longest", "W above max_model_len", ("WIN",), tiers=SMALL),
+    Feature("CONFIG:window-past-longest", "W above max_model_len", ("WIN",)),
     Feature("CONFIG:cp-in-decode", "decode with cp_size > 1, which it ignores (I-15)", ("CP",), DECODE, min_cp_size=2),
     Feature(
         "CONFIG:yoco-in-decode",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from ..draws import INT32_MAX
 from ..int32 import highest_block_slot
 from .facts import Row, Step
@@ -42,6 +44,9 @@ FEATURES = (
     ),
     Feature("F-BLOCKS:block-0", "physical block 0 among those in use", ("BT", "ZERO")),
     Feature("F-BLOCKS:longer-table", "a table longer than needed", ("BT",)),
+    Feature("F-BLOCKS:shared", "a physical block in two tables: a common prefix", ("BT",)),
+    Feature("F-BLOCKS:shared-by-many", "a physical block in three tables or more", ("BT",)),
+    Feature("F-BLOCKS:shared-in-part", "tables that part after a common block", ("BT",)),
     Feature("I-4:wider", "block_tables wider than needed", ("BT", "STALE"), DECODE),
     Feature("I-4:ragged", "sequences with different numbers of blocks: undefined cells", ("BT", "STALE"), DECODE),
     Feature("I-4:no-blocks", "no sequence has a block: one undefined column", ("BT", "ZERO"), DECODE),
@@ -50,16 +55,33 @@ FEATURES = (
 
 
 def of_step(step: Step) -> set[str]:
-    """Features of the width of decode block tables."""
+    """Features of common blocks, and of the width of decode block tables."""
+    found = _shared(step)
     if step.is_prompt:
-        return set()
+        return found
     blocks = [row.blocks for row in step.rows]
-    return holding(
+    return found | holding(
         {
             "I-4:wider": step.width > max(1, *blocks),
             "I-4:ragged": len(set(blocks)) > 1,
             "I-4:no-blocks": max(blocks) == 0,
             "I-4:widest-later": max(blocks) > blocks[0],
+        }
+    )
+
+
+def _shared(step: Step) -> set[str]:
+    """Features of blocks in several tables; cheap where the first block tells that there are none: it is a prefix."""
+    heads = Counter(row.sequence.block_table[0] for row in step.rows if row.blocks)
+    most = max(heads.values(), default=0)
+    if most < 2:
+        return set()
+    tables = {row.sequence.block_table[: row.blocks] for row in step.rows if row.blocks}
+    return holding(
+        {
+            "F-BLOCKS:shared": True,
+            "F-BLOCKS:shared-by-many": most > 2,
+            "F-BLOCKS:shared-in-part": len({table[0] for table in tables}) < len(tables),
         }
     )
 

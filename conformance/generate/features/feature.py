@@ -46,6 +46,7 @@ class Feature:
     """Preconditions one of which a batch with the feature breaks; empty: a valid batch can have it."""
     varlen: bool = False
     multi_step: bool = False
+    wide_window: bool = False
 
     def reachable(self, profile: Profile) -> bool:
         """Whether the profile is sure to have batches with the feature.
@@ -60,6 +61,7 @@ class Feature:
             and (self._breakable(profile) if self.conditions else profile.invalid < 1)
             and (not self.varlen or profile.varlen)
             and (not self.multi_step or profile.multi_step)
+            and (not self.wide_window or profile.wide_windows)
         )
 
     def _breakable(self, profile: Profile) -> bool:

@@ -8,8 +8,8 @@ from inputmeta import oracle
 from inputmeta.conformance.cases.model import Case, Config, Sequence
 
 from ..draws import INT32_MAX
-from ..int32 import block_count, dense_product, highest_block_id, highest_state_id
-from .feature import DECODE, OF_SEQUENCES, PROMPT, Conditions, Feature, holding
+from ..int32 import block_count, dense_product, highest_block_id, highest_state_id, highest_window_row
+from .feature import DECODE, OF_SEQUENCES, PROMPT, ZOS, Conditions, Feature, holding
 
 
 def _refusal(name: str, text: str, classes: tuple[str, ...] = (), paths: frozenset[str] = PROMPT | DECODE) -> Feature:
@@ -57,7 +57,15 @@ FEATURES = (
     _refusal("P-INT32:pad-token", "a pad_token outside int32", ("OVF", "DTYPE")),
     _refusal("P-INT32:sentinel", "an image_sentinel outside int32", ("OVF", "DTYPE")),
     _refusal("P-INT32:product", "the product of F-LIMIT past int32", ("OVF",), DECODE),
+    _refusal("P-INT32:pivot", "a pivot past int32 behind n_seq * W that fits", ("OVF",), PROMPT),
     _refusal("P-INT32:window-total", "n_seq * W past int32", ("OVF",), PROMPT),
+    _refusal("P-OUT:missing", "one of the caller's buffers is not there"),
+    _refusal("P-OUT:short", "a buffer of one row fewer"),
+    _refusal("P-OUT:narrow", "a buffer of one column fewer"),
+    _refusal("P-OUT:dtype", "a buffer of another dtype", ("DTYPE",)),
+    _refusal("P-OUT:mis-spaced", "buckets in each other's place (F-STACK)", (), ZOS),
+    _refusal("P-OUT:overlapping", "buckets in one place (F-STACK)", ("ALIAS",), ZOS),
+    _refusal("P-OUT:narrow-table", "fewer columns of tables than blocks (I-4)", ("BT",), DECODE),
     _refusal("REFUSED:later-sequence", "the first sequence is sound, a later one is not"),
     _refusal("REFUSED:placeholder", "a placeholder breaks a precondition: it has to keep them too", ("SENT",)),
 )
@@ -79,7 +87,7 @@ def broken(case: Case, step: tuple[Sequence, ...]) -> set[str]:
             "REFUSED:placeholder": any(s.is_placeholder and names for s, names in zip(step, wrong, strict=True)),
         }
     )
-    return found or holding(_limits(case, step))
+    return found or holding(_limits(case, step)) or holding(_buffers(case, step))
 
 
 def _config_shape(config: Config) -> Conditions:
@@ -173,13 +181,25 @@ def _limits(case: Case, step: tuple[Sequence, ...]) -> Conditions:
     config, path = case.config, case.path
     blocks = [block_count(config, sequence.seqlen_k) for sequence in step]
     width = max(1, case.max_num_blocks or 1, *blocks)
+    total_window = len(step) * config.window_size
     total_q = sum(sequence.seqlen_q for sequence in step)
     return {
         "P-INT32:slot": any(_slot_outside(case, s, count) for s, count in zip(step, blocks, strict=True)),
         "P-INT32:state": any(s.state_id > highest_state_id(path, config, s) for s in step),
         "P-INT32:product": path != "prompt" and dense_product(config, total_q, width) > INT32_MAX,
-        "P-INT32:window-total": path == "prompt" and len(step) * config.window_size > INT32_MAX,
+        "P-INT32:pivot": path == "prompt" and total_window <= INT32_MAX < highest_window_row(config, step),
+        "P-INT32:window-total": path == "prompt" and total_window > INT32_MAX,
     }
+
+
+def _buffers(case: Case, step: tuple[Sequence, ...]) -> Conditions:
+    """P-OUT, for a step that keeps everything else."""
+    needed = max(block_count(case.config, sequence.seqlen_k) for sequence in step)
+    narrow = case.path != "prompt" and case.max_num_blocks is not None and case.max_num_blocks < needed
+    conditions = {"P-OUT:narrow-table": narrow}
+    if case.out_fault is not None:
+        conditions[f"P-OUT:{case.out_fault.fault}"] = True
+    return conditions
 
 
 def _slot_outside(case: Case, sequence: Sequence, count: int) -> bool:

@@ -22,6 +22,7 @@ FEATURES = (
     Feature("F-GATHER:drafts", "a continuing sequence with drafts", ("SPEC",), ZOS),
     Feature("F-GATHER:wide", "more predictions than any sequence takes", ("SPEC", "BT"), ZOS),
     Feature("F-GATHER:unequal", "continuing sequences of unequal length", ("SPEC", "CU"), ZOS),
+    Feature("F-GATHER:one-row", "two sequences that continue from one row", ("SPEC",), ZOS),
     Feature("F-GATHER:no-last-step", "nothing sampled before: prev_sampled is empty", ("ZERO",), ZOS),
     Feature("F-GATHER:other-negative", "a remap below -1", ("SENT",), ZOS),
     _varlen("F-VARLEN:fewer-rows", "a sequence with fewer rows than extracted", ("SPEC", "CU")),
@@ -122,6 +123,7 @@ def _gather(inputs: Gather, sequences: tuple[Sequence, ...]) -> Conditions:
         "F-GATHER:drafts": max(lengths, default=1) > 1,
         "F-GATHER:wide": width > widest - 1,
         "F-GATHER:unequal": len(lengths) > 1,
+        "F-GATHER:one-row": len(set(rows)) < len(rows),
         "F-GATHER:no-last-step": not inputs.prev_sampled,
         "F-GATHER:other-negative": min(inputs.remap, default=0) < -1,
     }

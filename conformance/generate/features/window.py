@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..draws import INT32_MAX
-from ..int32 import highest_ring_offset
+from ..int32 import highest_ring_offset, highest_window_row
 from .facts import Row, Step
 from .feature import DECODE, PROMPT, SMALL, Conditions, Feature, hits, holding
 
@@ -32,6 +32,9 @@ FEATURES = (
     Feature("F-SWAPLAN:ends-at-ring-end", "the history ends with the ring: one segment, none empty", ("RING",), PROMPT),
     Feature("F-SWAPLAN:without-rows", "a sequence without rows loads its history", ("ZERO",), PROMPT),
     Feature("F-SWAPLAN:later-sequence", "history of a later sequence: dst = i * W", ("CHUNK",), PROMPT),
+    Feature("F-SWAPLAN:int32-bound", "n_seq * W of exactly 2**31 - 1", ("OVF",), PROMPT, wide_window=True),
+    Feature("F-SWAPLAN:wide", "n_seq * W above 2**30", ("OVF",), PROMPT, wide_window=True),
+    Feature("F-PIVOT:int32-bound", "a pivot's last key row is 2**31 - 1", ("OVF",), PROMPT, wide_window=True),
     Feature("F-PIVOT:short-window", "a row with fewer than W keys", ("WIN",), PROMPT),
     Feature("F-PIVOT:exact-window", "the row at position W - 1", ("WIN",), PROMPT),
     Feature("F-PIVOT:full-window", "a row past position W - 1", ("WIN",), PROMPT),
@@ -54,6 +57,21 @@ FEATURES = (
     Feature("F-SWADEC:draft", "a full window of a draft row", ("WIN", "SPEC"), DECODE),
     Feature("F-SWADEC:valid-start-ignored", "swa_valid_start above the window's begin, in decode", (), DECODE),
 )
+
+
+def of_step(step: Step) -> set[str]:
+    """Features of the totals of a prompt near the int32 bound."""
+    total = len(step.rows) * step.config.window_size
+    if not step.is_prompt or total <= 2**30:
+        return set()
+    highest = highest_window_row(step.config, [row.sequence for row in step.rows])
+    return holding(
+        {
+            "F-SWAPLAN:int32-bound": total == INT32_MAX,
+            "F-SWAPLAN:wide": True,
+            "F-PIVOT:int32-bound": step.total_q > 0 and highest == INT32_MAX,
+        }
+    )
 
 
 def of_row(step: Step, row: Row) -> set[str]:

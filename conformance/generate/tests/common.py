@@ -25,7 +25,8 @@ def oracle_conditions(case: Case, step: tuple[Sequence, ...]) -> set[str]:
         for sequence in step
     ]
     broken = oracle.violations(case.path, config, sequences, case.max_num_blocks)
-    return {error.condition for error in broken}
+    conditions = {error.condition for error in broken}
+    return conditions or ({"P-OUT"} if case.out_fault else set())
 
 
 def tagged_condition(case: Case) -> set[str]:

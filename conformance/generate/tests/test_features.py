@@ -87,6 +87,11 @@ EXAMPLES = {
         {"F-ZIGZAG:shorter", "F-ZIGZAG:nothing-for-rank", "F-ZIGZAG:last-rank"},
         {"F-ZIGZAG:second-block-empty", "F-ZIGZAG:no-padding"},
     ),
+    "a prefix in common": Example(
+        case("decode", decode(20, block_table=(5, 6)), decode(40, block_table=(5, 7, 8)), dense_ratios=(1,)),
+        {"F-BLOCKS:shared", "F-BLOCKS:shared-in-part", "I-4:ragged"},
+        {"F-BLOCKS:shared-by-many"},
+    ),
     "last slot of int32": Example(
         case("prompt", prompt(256, 256, block_table=(8388607,)), block_size=256, dense_ratios=(1,)),
         {"F-CSLOT:int32-bound", "F-CSLOT:high-id", "BUG:OVF", "F-POS:longest"},

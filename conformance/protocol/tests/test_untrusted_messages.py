@@ -51,7 +51,7 @@ def request() -> Request:
 
 SUBJECT = OracleSubject()
 BUILD = build_message(request(), 1)
-RESULT = build_answer(SUBJECT, request_of(BUILD), BUILD.id)
+RESULT, _ = build_answer(SUBJECT, request_of(BUILD), BUILD.id)
 HELLO = wire.HelloAnswer(
     protocol=wire.VERSION, name="it", version="1", capabilities=claims_message(SUBJECT.capabilities)
 )

@@ -197,6 +197,21 @@ def test_errors_of_a_subject_are_answers(build, kind, text):
     assert text in answer.message
 
 
+def test_a_result_that_the_next_batch_changes_is_an_answer():
+    array = np.zeros(2, dtype=np.int32)
+
+    def build(_):
+        array[:] += 1
+        return {"positions": array}
+
+    messages = [convert.build_message(request(), number) for number in (5, 6)]
+    first, second = served(Answers(build), *messages)
+    assert isinstance(first, wire.ResultAnswer)
+    assert isinstance(second, wire.ErrorAnswer)
+    assert (second.id, second.kind) == (6, "kept")
+    assert second.message.endswith("changed: positions")
+
+
 def test_wrong_types_keep_their_names():
     odd = {
         "a": np.zeros((2, 3), dtype=np.float32),

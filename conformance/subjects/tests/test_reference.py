@@ -46,14 +46,17 @@ def test_cells_that_are_not_defined_are_left_alone() -> None:
     assert out["block_tables"].tolist() == [[7, 3, 5], [4, 77, 77]]
 
 
-@pytest.mark.parametrize("wrong", ["missing", "shape"])
+@pytest.mark.parametrize("wrong", ["missing", "shape", "dtype"])
 def test_buffers_that_do_not_fit_are_refused_before_a_write(wrong: str) -> None:
     subject = load_subject("reference")
-    out = {key: value * 0 - 9 for key, value in subject.build(REQUEST).items() if isinstance(value, np.ndarray)}
-    out["context_lens"] = np.zeros(5, dtype=np.int32)
+    arrays = {key: value for key, value in subject.build(REQUEST).items() if isinstance(value, np.ndarray)}
+    out = {key: np.full(array.shape, -9).astype(array.dtype) for key, array in arrays.items()}
+    out["context_lens"] = np.zeros(len(arrays["context_lens"]) if wrong == "dtype" else 5, dtype=np.int32)
+    if wrong == "dtype":
+        out["context_lens"] = out["context_lens"].astype(np.int64)
     if wrong == "missing":
         del out["context_lens"]
-    with pytest.raises(Rejection, match="P-OUT: context_lens is missing or not of shape") as refused:
+    with pytest.raises(Rejection, match="P-OUT: context_lens is missing or not int32 of shape") as refused:
         subject.build(dataclasses.replace(REQUEST, out=out))
     assert (refused.value.condition, refused.value.field) == ("P-OUT", "context_lens")
     assert out["positions"].tolist() == [-9, -9]

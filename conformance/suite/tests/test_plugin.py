@@ -269,7 +269,8 @@ def test_a_refusal_that_is_not_claimed_is_skipped_and_counted(suite) -> None:
 
 
 def test_a_subject_that_dies_costs_one_test_not_the_run(suite) -> None:
-    ended = suite("user_subjects:Dies", "-p", "few_replays", "-k", "test_answer or test_field", isolated=True)
+    options = ("-p", "few_replays", "-k", "test_answer or test_field", "--subject-examples=30")  # some are short
+    ended = suite("user_subjects:Dies", *options, isolated=True)
     assert ended.code == 1
     assert "answer[decode]" in ended.failing()
     text = ended.texts["inputmeta.conformance.suite.test_generated.test_answer[decode]"]

@@ -28,7 +28,9 @@ def view_of(metadata, mode):
 @pytest.mark.parametrize("mode", ["mask", "compact"])
 @pytest.mark.parametrize("ranks", [1, 4])
 def test_views_of_generated_prompts(gpu, subjects, mode, ranks):
-    profile = Profile(paths=("prompt",), max_cp_size=ranks, yoco_modes=(mode,), invalid=0, tiers=("small",))
+    profile = Profile(
+        paths=("prompt",), max_cp_size=ranks, yoco_modes=(mode,), invalid=0, tiers=("small",), wide_windows=False
+    )
     for case in generated_cases(profile, 4, 60):
         request = step_request(case, 0)
         config = engine_config(request.config)
