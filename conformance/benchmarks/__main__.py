@@ -52,11 +52,11 @@ class Device(StrEnum):
 
 
 class Constructed(msgspec.Struct, frozen=True):
-    """Building a workload's engine sequences from numpy arrays. `copied`: bytes; times in microseconds a batch."""
+    """Building a workload's engine sequences from numpy arrays. `lent`: bytes; times in microseconds a batch."""
 
     workload: str
     sequences: int
-    copied: int
+    lent: int
     microseconds: Spread
 
 
@@ -71,19 +71,19 @@ class CpuReport(report.Report, frozen=True, kw_only=True):
         """Operations, then constructions."""
         yield report.measured_table(self.measured)
         rows = [
-            [one.workload, str(one.sequences), report.mebibytes(one.copied), report.microseconds(one.microseconds)]
+            [one.workload, str(one.sequences), report.mebibytes(one.lent), report.microseconds(one.microseconds)]
             for one in self.constructed
         ]
-        yield report.table(["construct engine.SequenceMetadata", "sequences", "MiB copied", "us"], rows)
+        yield report.table(["construct engine.SequenceMetadata", "sequences", "MiB lent", "us"], rows)
 
 
 def constructed(workload: Workload, repeat: int) -> Constructed:
-    """Times the construction of the engine's sequences, a few times only: it copies up to hundreds of MiB."""
+    """Times the construction of the engine's sequences, a few times only."""
     samples = interleaved({"construct": construction_run(workload)}, min(repeat, CONSTRUCTIONS))
     return Constructed(
         workload=workload.name,
         sequences=len(workload.sequences),
-        copied=sum(4 * len(getattr(one, name)) for one in workload.sequences for name in oracle.SEQUENCE_ARRAYS),
+        lent=sum(4 * len(getattr(one, name)) for one in workload.sequences for name in oracle.SEQUENCE_ARRAYS),
         microseconds=spread_of([value / 1e3 for value in samples["construct"]]),
     )
 

@@ -75,7 +75,7 @@ def measured(
 
 
 def construction_run(workload: Workload) -> Callable[[], list[engine.SequenceMetadata]]:
-    """Builds the engine's sequence objects from numpy arrays: each array is copied in."""
+    """Builds the engine's sequence objects from numpy arrays, which they borrow."""
     return lambda: engine_sequences(workload.sequences)
 
 

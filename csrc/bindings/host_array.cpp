@@ -15,6 +15,27 @@ py::object index_of(py::handle value) {
   return py::reinterpret_steal<py::object>(index);
 }
 
+/// A tensor in host memory as a numpy array of the same memory, which torch then no longer resizes. Of a new tensor: the
+/// caller's may be given another storage. Null for all else.
+py::object array_over(py::handle source) {
+  const auto torch = py::reinterpret_steal<py::object>(PyImport_GetModule(py::str("torch").ptr()));
+  if (!torch || !py::hasattr(torch, "Tensor") || !py::isinstance(source, torch.attr("Tensor"))) return {};
+  if (!source.attr("is_cpu").cast<bool>()) return {};
+  try {
+    return source.attr("detach")().attr("numpy")();
+  } catch (const py::error_already_set& error) {
+    if (!error.matches(PyExc_TypeError) && !error.matches(PyExc_RuntimeError)) throw;
+    return {};  // a dtype or layout that numpy does not have: item by item
+  }
+}
+
+/// What exports the memory of an array; null when nothing does.
+py::object exporter_of(py::handle source) {
+  if (PyList_CheckExact(source.ptr()) || PyTuple_CheckExact(source.ptr())) return {};
+  if (PyObject_CheckBuffer(source.ptr())) return py::reinterpret_borrow<py::object>(source);
+  return array_over(source);
+}
+
 template <class Integer>
 bool in_int32(Integer value) {
   return std::in_range<int32_t>(value);
@@ -42,15 +63,17 @@ void HostArray::append_strided(const char* data, int64_t count, int64_t stride) 
 }
 
 bool HostArray::append_buffer(py::handle source) {
-  if (!PyObject_CheckBuffer(source.ptr())) return false;
-  const py::buffer_info info = py::reinterpret_borrow<py::buffer>(source).request();
+  const py::object exporter = exporter_of(source);
+  if (!exporter) return false;
+  py::buffer_info info = py::reinterpret_borrow<py::buffer>(exporter).request();
   if (info.ndim != 1) throw py::type_error("a one-dimensional array of integers is needed");
   const auto* const data = static_cast<const char*>(info.ptr);
   const int64_t count = info.shape[0];
   const int64_t stride = info.strides[0];
-  if (info.item_type_is_equivalent_to<int32_t>() && stride == sizeof(int32_t)) {
-    const auto* const first = static_cast<const int32_t*>(info.ptr);
-    values_.insert(values_.end(), first, first + count);
+  const bool is_aligned = reinterpret_cast<uintptr_t>(data) % alignof(int32_t) == 0;
+  if (info.item_type_is_equivalent_to<int32_t>() && stride == sizeof(int32_t) && is_aligned) {
+    lent_ = {static_cast<const int32_t*>(info.ptr), static_cast<size_t>(count)};
+    lender_ = std::make_unique<py::buffer_info>(std::move(info));
     return true;
   }
   const auto append_as = [&]<class Integer>(Integer) {
@@ -83,30 +106,43 @@ void HostArray::append_sequence(py::handle source) {
 }
 
 IntArray HostArray::view_with_largest() const {
-  if (!largest_) largest_ = largest_unsigned(values_);
   IntArray array = view();
+  if (lender_) {
+    array.known_largest = largest_unsigned(lent_);
+    return array;
+  }
+  if (!largest_) largest_ = largest_unsigned(values_);
   array.known_largest = largest_;
   return array;
 }
 
-void HostArray::append(py::handle source) {
-  HostArray added;  // so that a failure half-way leaves this array as it was
-  if (!added.append_buffer(source)) added.append_sequence(source);
+void HostArray::own() {
+  if (!lender_) return;
+  values_.assign(lent_.begin(), lent_.end());
+  // Last, and with this array whole: what the exporter does when it is released is Python code.
+  const std::unique_ptr<py::buffer_info> lender = std::move(lender_);
+}
+
+void HostArray::append(const HostArray& added) {
+  own();
   const size_t offset = values_.size();
-  values_.insert(values_.end(), added.values_.begin(), added.values_.end());
-  if (largest_) largest_ = std::max(*largest_, largest_unsigned(added.values_));
-  for (auto& [index, text] : added.outside_) outside_.emplace_back(offset + index, std::move(text));
+  const std::span<const int32_t> more = added.values();
+  outside_.reserve(outside_.size() + added.outside_.size());
+  values_.insert(values_.end(), more.begin(), more.end());
+  if (largest_) largest_ = std::max(*largest_, largest_unsigned(more));
+  for (const auto& [index, text] : added.outside_) outside_.emplace_back(offset + index, text);
 }
 
 void HostArray::assign(py::handle source) {
   HostArray replacement;
   if (!replacement.append_buffer(source)) replacement.append_sequence(source);
-  *this = std::move(replacement);
+  std::swap(*this, replacement);  // what is released then, is released with this array whole
 }
 
 py::list HostArray::to_list() const {
-  py::list list(values_.size());
-  for (size_t k = 0; k < values_.size(); ++k) list[k] = py::int_(values_[k]);
+  const std::span<const int32_t> all = values();
+  py::list list(all.size());
+  for (size_t k = 0; k < all.size(); ++k) list[k] = py::int_(all[k]);
   for (const auto& [index, text] : outside_) {
     list[index] = py::reinterpret_steal<py::object>(PyLong_FromString(text.c_str(), nullptr, 10));
   }

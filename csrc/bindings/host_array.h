@@ -1,10 +1,12 @@
-// int32 values owned by a SequenceMetadata or a MetadataConfig, taken from whatever Python brings.
+// int32 values of a SequenceMetadata or a MetadataConfig, taken from whatever Python brings: borrowed, or copied.
 #pragma once
 
 #include <pybind11/pybind11.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,21 +15,28 @@
 
 namespace inputmeta::bindings {
 
-/// Takes list, tuple, array.array, numpy arrays of any integer type and stride, any sequence of integers. A copy: what
-/// the caller does to its array afterwards is not seen. A value outside int32 is kept aside and reported by the plan
-/// (P-INT32), which knows the sequence's number; anything but integers is a TypeError.
+/// Takes list, tuple, array.array, numpy arrays of any integer type and stride, torch tensors in host memory, any
+/// sequence of integers; anything but integers is a TypeError.
+///
+/// A contiguous int32 buffer is borrowed: its memory is read by each plan and fill anew, and stays alive and in place
+/// until the array is assigned or appended to. What it holds may change at any time, even while it is read without the
+/// GIL; its length may not. Anything else is copied: a value outside int32 is then kept aside and reported by the plan
+/// (P-INT32), which knows the sequence's number.
 class HostArray {
  public:
   void assign(pybind11::handle source);
-  void append(pybind11::handle source);
+  /// Appends the values of another array; a borrowed buffer is copied first.
+  void append(const HostArray& added);
+  /// Copies what is borrowed: later changes of the buffer are not seen.
+  void own();
 
   IntArray view() const {
-    return {values_, outside_.empty() ? std::string_view() : outside_.front().second, std::nullopt};
+    return {values(), outside_.empty() ? std::string_view() : outside_.front().second, std::nullopt};
   }
-  /// view() with its largest value, which is looked for once after each assignment.
+  /// view() with its largest value. Of values that are owned it is looked for once after each assignment.
   IntArray view_with_largest() const;
   pybind11::list to_list() const;
-  size_t size() const { return values_.size(); }
+  size_t size() const { return values().size(); }
 
  private:
   template <class Integer>
@@ -36,7 +45,11 @@ class HostArray {
   void append_sequence(pybind11::handle source);
   void append_outside(std::string text);
 
+  std::span<const int32_t> values() const { return lender_ ? lent_ : std::span<const int32_t>(values_); }
+
   std::vector<int32_t> values_;
+  std::unique_ptr<pybind11::buffer_info> lender_;  ///< while it is there, its exporter neither frees nor resizes
+  std::span<const int32_t> lent_;                  ///< what `lender_` exports
   std::vector<std::pair<size_t, std::string>> outside_;  ///< index, decimal text
   mutable std::optional<uint32_t> largest_;              ///< of values_, if it is known
 };

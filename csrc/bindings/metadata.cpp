@@ -54,6 +54,7 @@ std::shared_ptr<BoundConfig> make_config(Scalar block_size, const std::vector<Sc
                          .force_load_balance = force_load_balance};
   if (image_sentinel) bound->config.image_sentinel = image_sentinel->value;
   bound->lookup_table = std::move(lookup_table);
+  bound->lookup_table.own();  // immutable, as all of it
   return bound;
 }
 
@@ -120,7 +121,7 @@ void bind_array(Class& type, const char* name) {
       name, [](const BoundSequence& bound) { return (bound.*Member).to_list(); },
       [](BoundSequence& bound, HostArray value) {
         bound.require_unborrowed();
-        bound.*Member = std::move(value);
+        std::swap(bound.*Member, value);  // the old one is released when the new one is there
       });
 }
 
@@ -128,8 +129,8 @@ template <HostArray BoundSequence::*Member, class Class>
 void bind_append(Class& type, const char* name, const char* doc) {
   type.def(
       name,
-      [](BoundSequence& bound, py::handle values) {
-        bound.require_unborrowed();
+      [](BoundSequence& bound, const HostArray& values) {
+        bound.require_unborrowed();  // once the values are there: to make them may run Python code
         (bound.*Member).append(values);
       },
       py::arg("values"), doc);
@@ -153,8 +154,8 @@ void bind_sequence_fields(Class& type) {
   bind_array<&BoundSequence::draft_tokens>(type, "draft_tokens");
   bind_array<&BoundSequence::compressed_tokens>(type, "compressed_tokens");
   bind_array<&BoundSequence::recent_tokens>(type, "recent_tokens");
-  bind_append<&BoundSequence::token_ids>(type, "append_tokens", "Appends to token_ids; cost O(added).");
-  bind_append<&BoundSequence::block_table>(type, "append_blocks", "Appends to block_table; cost O(added).");
+  bind_append<&BoundSequence::token_ids>(type, "append_tokens", "Appends to token_ids; cost O(added), once a borrowed array is copied.");
+  bind_append<&BoundSequence::block_table>(type, "append_blocks", "Appends to block_table; cost O(added), once a borrowed array is copied.");
 }
 
 std::string repr_of(const BoundSequence& bound) {
@@ -189,7 +190,7 @@ void BoundSequence::require_unborrowed() const {
 }
 
 void bind_metadata(py::module_& module) {
-  const HostArray none;
+  const py::tuple none;
   const std::vector<Scalar> no_ratios;
   py::class_<BoundConfig, std::shared_ptr<BoundConfig>> config(
       module, "MetadataConfig", "What is fixed for an engine (specification, section 1); immutable.");
@@ -203,7 +204,9 @@ void bind_metadata(py::module_& module) {
   leave_nothing_dangling<BoundConfig>();
 
   py::class_<BoundSequence, std::shared_ptr<BoundSequence>> sequence(
-      module, "SequenceMetadata", "One sequence of a step (specification, section 1). Arrays are copied in.");
+      module, "SequenceMetadata", "One sequence of a step (specification, section 1). A contiguous int32 buffer (numpy, a torch "
+      "tensor in host memory, array.array) is borrowed: it is kept, cannot be resized meanwhile, and what it holds is read "
+      "by each prepare call anew. Other arrays are copied.");
   sequence.def(py::init(&make_sequence), py::kw_only(), py::arg("seqlen_q"), py::arg("seqlen_k"),
                py::arg("block_table") = none, py::arg("state_id") = Scalar{0}, py::arg("is_placeholder") = false,
                py::arg("swa_valid_start") = Scalar{0}, py::arg("token_ids") = none, py::arg("draft_tokens") = none,

@@ -1,4 +1,4 @@
-// MetadataConfig and SequenceMetadata as Python sees them: they own their arrays and lend views to a plan.
+// MetadataConfig and SequenceMetadata as Python sees them: they own or borrow their arrays and lend views to a plan.
 #pragma once
 
 #include <pybind11/pybind11.h>

@@ -15,7 +15,8 @@ enum class Path { prompt, decode };
 
 enum class YocoMode { off, mask, compact };
 
-/// int32 values that the caller brought, not owned. `outside` is the decimal text of the first value that int32 cannot
+/// int32 values that the caller brought, not owned: their number is fixed, each of them may be changed by another thread
+/// at any time, so that an index among them is bounded where it is used. `outside` is the decimal text of the first value that int32 cannot
 /// hold (its cell in `values` is then meaningless) and empty when there is none: P-INT32 reports it.
 struct IntArray {
   std::span<const int32_t> values;

@@ -15,9 +15,11 @@ int32_t* write_load_segments(int32_t* segment, const Sequence& sequence, const R
   const int64_t tokens = ratio.complete_tokens(sequence.seqlen_k);
   const int64_t tokens_per_block = ratio.tokens_per_block();
   if (tokens == 0) append(-1, 1, dst);
-  for (int64_t token = 0, block = 0; token < tokens; token += tokens_per_block, ++block) {
-    append(sequence.block_table[block], std::min(tokens_per_block, tokens - token), dst + token);
-  }
+  const int64_t whole = ratio.block_of(tokens);
+  write_whole_segments(segment, whole, sequence.block_table.values.data(), narrow(tokens_per_block), narrow(dst));
+  segment += 4 * whole;
+  const int64_t left = ratio.place_of(tokens);
+  if (left > 0) append(sequence.block_table[whole], left, dst + whole * tokens_per_block);
   return segment;
 }
 

@@ -1,7 +1,7 @@
 #include "core/ngram.h"
 
 #include <algorithm>
-#include <type_traits>
+#include <array>
 
 #include "core/arithmetic.h"
 
@@ -23,7 +23,7 @@ class History {
   int32_t at(int64_t position) const {
     if (position < 0) return pad_token_;
     const int64_t compressed = compressed_.size();
-    return position < compressed ? compressed_[position] : lookup_[recent_[position - compressed]];
+    return position < compressed ? compressed_[position] : looked_up(recent_.values[static_cast<size_t>(position - compressed)]);
   }
 
   /// I-9: compared after the look-up.
@@ -32,6 +32,12 @@ class History {
   int32_t pad_token() const { return pad_token_; }
 
  private:
+  /// P-NGRAM holds of what the plan read; a borrowed cell may have changed since, and must not lead out of the table.
+  int32_t looked_up(const int32_t& recent) const {
+    const auto token = static_cast<uint32_t>(__atomic_load_n(&recent, __ATOMIC_RELAXED));  // read once
+    return lookup_[std::min<int64_t>(token, lookup_.size() - 1)];
+  }
+
   IntArray compressed_;
   IntArray recent_;
   IntArray lookup_;
@@ -52,18 +58,45 @@ void write_first_row(int32_t* row, int64_t columns, const History& history, int6
 }
 
 /// Rows [1, count): a row is its own token and then the row before it, which is cut at the same token one column
-/// earlier. `Columns` is a number or, for the small sizes in use, a constant: the row then needs no loop.
-template <class Columns>
-void write_next_rows(int32_t* row, int64_t count, Columns columns, const History& history, int64_t position) {
+/// earlier.
+void write_next_rows(int32_t* row, int64_t count, int64_t columns, const History& history, int64_t position) {
   for (int64_t j = 1; j < count; ++j) {
     row += columns;
     const int32_t token = history.at(position + j);
     if (history.cuts(token)) {
-      std::fill_n(row, int64_t{columns}, history.pad_token());
+      std::fill_n(row, columns, history.pad_token());
       continue;
     }
     row[0] = token;
     for (int64_t back = 1; back < columns; ++back) row[back] = row[back - 1 - columns];
+  }
+}
+
+/// The same for a number of columns that the compiler knows: a stretch of tokens is looked up first, the rows between
+/// two that are cut are then copies of it, and neither loop has a branch.
+template <size_t kColumns>
+void write_next_rows(int32_t* rows, int64_t count, const History& history, int64_t position) {
+  constexpr size_t kBefore = kColumns - 1;  // tokens before the stretch that its first row shows
+  constexpr size_t kStretch = 256;
+  std::array<int32_t, kBefore + kStretch> tokens;
+  std::reverse_copy(rows, rows + kBefore, tokens.data());
+  for (int64_t first = 1; first < count; first += kStretch) {
+    const auto length = static_cast<size_t>(std::min<int64_t>(kStretch, count - first));
+    int32_t* const own = tokens.data() + kBefore;
+    for (size_t j = 0; j < length; ++j) own[j] = history.at(position + first + static_cast<int64_t>(j));
+    for (size_t j = 0; j < length;) {
+      size_t cut = j;
+      while (cut < length && !history.cuts(own[cut])) ++cut;
+      int32_t* row = rows + static_cast<size_t>(first) * kColumns + j * kColumns;
+      for (; j < cut; ++j, row += kColumns) {
+        for (size_t back = 0; back < kColumns; ++back) row[back] = tokens[kBefore + j - back];
+      }
+      if (cut == length) break;
+      std::fill_n(row, kColumns, history.pad_token());
+      std::fill_n(tokens.data() + cut, kColumns, history.pad_token());  // what later rows show of it and before it
+      j = cut + 1;
+    }
+    std::copy_n(tokens.data() + length, kBefore, tokens.data());
   }
 }
 
@@ -72,17 +105,12 @@ void write_rows(int32_t* rows, const Sequence& sequence, int64_t columns, const 
   const int64_t position = sequence.q_start();
   if (count == 0) return;
   write_first_row(rows, columns, history, position);
-  const auto write = [&](auto width) { write_next_rows(rows, count, width, history, position); };
   switch (columns) {
-    case 1: return write(std::integral_constant<int64_t, 1>{});
-    case 2: return write(std::integral_constant<int64_t, 2>{});
-    case 3: return write(std::integral_constant<int64_t, 3>{});
-    case 4: return write(std::integral_constant<int64_t, 4>{});
-    case 5: return write(std::integral_constant<int64_t, 5>{});
-    case 6: return write(std::integral_constant<int64_t, 6>{});
-    case 7: return write(std::integral_constant<int64_t, 7>{});
-    case 8: return write(std::integral_constant<int64_t, 8>{});
-    default: return write(columns);
+    case 1: return write_next_rows<1>(rows, count, history, position);
+    case 2: return write_next_rows<2>(rows, count, history, position);
+    case 3: return write_next_rows<3>(rows, count, history, position);
+    case 4: return write_next_rows<4>(rows, count, history, position);
+    default: return write_next_rows(rows, count, columns, history, position);
   }
 }
 

@@ -60,6 +60,7 @@ void check_table(const Ratios& ratios, int64_t index, const Sequence& sequence) 
   if (sequence.block_table.largest() <= kInt32Max) return;
   const auto blocks = sequence.block_table.values;
   const auto negative = std::find_if(blocks.begin(), blocks.end(), [](int32_t block) { return block < 0; });
+  if (negative == blocks.end()) return;  // changed by its owner since it was read first
   refuse(Condition::table, index, "block_table", *negative,
          "entries >= 0 (entry " + std::to_string(negative - blocks.begin()) + ")");
 }

@@ -4,6 +4,10 @@
 #include <bit>
 #include <cstring>
 
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
 namespace inputmeta {
 namespace {
 
@@ -55,7 +59,10 @@ void write_constant(int32_t* out, int64_t count, int32_t value) {
 
 INPUTMETA_CLONES
 void write_ramp(int32_t* out, int64_t count, int32_t first, int32_t step) {
-  for (int64_t k = 0; k < count; ++k) out[k] = first + static_cast<int32_t>(k) * step;
+  // Unsigned: a borrowed cell that changed since it was checked may pass the int32 bound.
+  const auto begin = static_cast<uint32_t>(first);
+  const auto by = static_cast<uint32_t>(step);
+  for (int64_t k = 0; k < count; ++k) out[k] = static_cast<int32_t>(begin + static_cast<uint32_t>(k) * by);
 }
 
 void write_stairs(int32_t* out, int64_t count, int32_t base, int64_t numerator, int64_t divisor) {
@@ -81,6 +88,20 @@ void write_offset_len(int32_t* out, int64_t count, int32_t first, int32_t step, 
   });
 }
 
+INPUTMETA_CLONES
+void write_whole_segments(int32_t* __restrict out, int64_t count, const int32_t* __restrict blocks, int32_t end,
+                          int32_t dst) {
+  // Unsigned: the segment after the last is not written, but its step is taken.
+  const auto step = static_cast<uint32_t>(end);
+  auto to = static_cast<uint32_t>(dst);
+  for (int64_t k = 0; k < count; ++k, to += step) {
+    out[4 * k] = blocks[k];
+    out[4 * k + 1] = 0;
+    out[4 * k + 2] = end;
+    out[4 * k + 3] = static_cast<int32_t>(to);
+  }
+}
+
 void write_quads(int32_t* out, int64_t count, const Quad& first, const Quad& step) {
   // Unsigned: the step after the last row is taken too, and may pass the int32 bound there.
   std::array<uint32_t, 4> row, increment;
@@ -100,5 +121,29 @@ void write_ring(int32_t* out, int64_t count, int64_t base, int64_t first, int64_
     written += run;
   }
 }
+
+#if defined(__SSE2__)
+
+void stream_cells(int32_t* out, const int32_t* cells, int64_t count) {
+  constexpr int64_t kCells = sizeof(__m128i) / sizeof(int32_t);
+  const auto misplaced = static_cast<int64_t>(reinterpret_cast<uintptr_t>(out) / sizeof(int32_t) % kCells);
+  const int64_t head = std::min(count, (kCells - misplaced) % kCells);
+  std::copy_n(cells, head, out);
+  int64_t k = head;
+  for (; k + kCells <= count; k += kCells) {
+    _mm_stream_si128(reinterpret_cast<__m128i*>(out + k), _mm_loadu_si128(reinterpret_cast<const __m128i*>(cells + k)));
+  }
+  std::copy_n(cells + k, count - k, out + k);
+}
+
+void fence_streams() { _mm_sfence(); }
+
+#else
+
+void stream_cells(int32_t* out, const int32_t* cells, int64_t count) { std::copy_n(cells, count, out); }
+
+void fence_streams() {}
+
+#endif
 
 }  // namespace inputmeta

@@ -5,7 +5,7 @@ from typing import Any
 
 _TensorView = tuple[int, tuple[int, ...], str]
 _Integers = Sequence[int] | Any
-"""A list, tuple, array.array or numpy array of integers; copied."""
+"""A list, tuple, array.array, numpy array or host tensor of integers; one that is int32 and contiguous is borrowed."""
 
 class MetadataConfig:
     """What is fixed for an engine (specification, section 1). Immutable. Integers up to 2**62 in size."""
@@ -65,7 +65,10 @@ class MetadataConfig:
 class SequenceMetadata:
     """One sequence of a step (specification, section 1); kept by a scheduler and updated between steps.
 
-    Arrays are copied in and given back as new lists; scalars are any integer up to 2**62 in size (else OverflowError).
+    Contiguous int32 buffers are borrowed: kept, not to be resized meanwhile, and read by each prepare call anew, which
+    checks what they hold then. To change one while a call runs gives fields of either state, and breaks nothing else.
+    Other arrays are copied. All are given back as new lists; scalars are any integer up to 2**62 in size (else
+    OverflowError).
     Changing a sequence while a prepare call reads it is a RuntimeError.
     """
 

@@ -1,5 +1,6 @@
 // Section 2 and the neutral row of I-3, worked by hand.
 #include "check.h"
+#include "core/ngram.h"
 #include "step.h"
 
 namespace inputmeta::test {
@@ -126,6 +127,45 @@ TEST(every_width_shows_the_same_columns) {
                  Wide(widest["ngram_token_ids"][row * 11 + column]));
       }
     }
+  }
+}
+
+/// Rows that are looked up in stretches, with cuts at and beside the places where one ends.
+TEST(long_chunks_show_the_same_columns_at_every_width) {
+  constexpr int64_t kRows = 600;
+  Config wide = ngram_config();
+  wide.image_sentinel = 22;
+  wide.max_ngram_size = 11;
+  OwnedSequence sequence = prompt_chunk(kRows, kRows, std::vector<int32_t>(kRows / 8));
+  for (int32_t k = 0; k < kRows; ++k) sequence.recent_tokens.push_back(k % 2);
+  for (const size_t cut : {3, 4, 255, 256, 257, 258, 512, 513, 599}) sequence.recent_tokens[cut] = 2;
+  const FilledStep widest = fill_prompt(wide, {sequence});
+  for (int64_t columns = 1; columns <= 5; ++columns) {
+    Config config = wide;
+    config.max_ngram_size = columns;
+    const FilledStep step = fill_prompt(config, {sequence});
+    for (size_t cell = 0; cell < static_cast<size_t>(kRows * columns); ++cell) {
+      const auto width = static_cast<size_t>(columns);
+      CHECK_EQ(Wide(step["ngram_token_ids"][cell]), Wide(widest["ngram_token_ids"][cell / width * 11 + cell % width]));
+    }
+  }
+}
+
+/// Borrowed cells that change between the plan and the fill do not lead out of the look-up table.
+TEST(tokens_that_change_after_their_check_stay_in_the_table) {
+  for (const int64_t columns : {int64_t{3}, int64_t{9}}) {
+    Config config = ngram_config();
+    config.max_ngram_size = columns;
+    OwnedSequence sequence = ngram_chunk(5);
+    const std::vector<Sequence> lent = {sequence.view()};
+    const Plan plan = plan_prompt(config, lent);
+    for (const int32_t raced : {-1, 3, static_cast<int32_t>(kInt32Max), static_cast<int32_t>(kInt32Min)}) {
+      std::ranges::fill(sequence.recent_tokens, raced);
+      std::vector<int32_t> rows(static_cast<size_t>(5 * columns));
+      write_ngrams(config, lent, rows.data());
+      CHECK_EQ(Wide(rows[static_cast<size_t>(4 * columns)]), Wide{22});
+    }
+    CHECK_EQ(Wide(plan.total_q), Wide{5});
   }
 }
 

@@ -3,6 +3,7 @@
 import pickle
 
 import engine_cases as cases
+import numpy as np
 import pytest
 import torch
 
@@ -200,3 +201,23 @@ def test_what_is_no_sequence_is_a_type_error(path):
         prepare(sequence, cases.config())
     with pytest.raises(TypeError):
         prepare([sequence], None)
+
+
+def test_tables_too_large_for_the_cache_are_the_same_rows():
+    """From 8 MiB on they are written past it."""
+    config = cases.config(max_model_len=2**14, block_size=8)
+    tables = [np.arange(k, k + 2**11, dtype=np.int32) for k in range(40)]
+    sequences = [
+        cases.decode_sequence(
+            seqlen_q=33,
+            seqlen_k=2**14 - k,
+            block_table=table,
+            token_ids=np.zeros(2**14 - k - 32, dtype=np.int32),
+            draft_tokens=[5] * 32,
+        )
+        for k, table in enumerate(tables)
+    ]
+    rows = engine.prepare_decode_v4(sequences, config).block_tables.numpy().reshape(40, 33, -1)
+    for k, table in enumerate(tables):
+        blocks = -(-(2**14 - k) // 8)
+        assert (rows[k, :, :blocks] == table[:blocks]).all()

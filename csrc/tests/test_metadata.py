@@ -1,6 +1,8 @@
-"""`SequenceMetadata` and `MetadataConfig`: what they take, that they copy, and that a scheduler can keep them."""
+"""`SequenceMetadata` and `MetadataConfig`: what they take, borrow and copy, and that a scheduler can keep them."""
 
+import contextlib
 import threading
+import weakref
 from array import array
 
 import engine_cases as cases
@@ -112,13 +114,116 @@ def test_scalars(name):
             setattr(sequence, name, value)
 
 
-def test_an_array_is_copied():
+@pytest.mark.parametrize(
+    "lend",
+    [
+        lambda array: array,
+        lambda array: memoryview(array)[:],
+        torch.from_numpy,
+        lambda array: np.frombuffer(memoryview(array).toreadonly(), dtype=np.int32),
+    ],
+)
+def test_a_contiguous_int32_buffer_is_borrowed(lend):
     source = np.arange(100, 108, dtype=np.int32)
+    sequence = cases.prompt_sequence(token_ids=lend(source))
+    source[5:] = [7, 8, 9]
+    assert sequence.token_ids == source.tolist()
+    assert engine.prepare_prompt_v4([sequence], cases.config()).input_ids.tolist() == [7, 8, 9]
+
+
+@pytest.mark.parametrize("name", ["block_table", "recent_tokens"])
+def test_each_plan_checks_what_a_borrowed_array_holds_then(name):
+    config = cases.config(max_ngram_size=2, lookup_table=range(200))
+    source = np.arange(8, dtype=np.int32)
+    sequence = cases.prompt_sequence(**({"recent_tokens": range(8)} | {name: source}))
+    engine.prepare_prompt_v4([sequence], config)
+    source[3] = -1
+    with pytest.raises(engine.PreconditionError) as refusal:
+        engine.prepare_prompt_v4([sequence], config)
+    assert (refusal.value.sequence, refusal.value.field, refusal.value.value) == (0, name, -1)
+    source[3] = 3
+    engine.prepare_prompt_v4([sequence], config)
+
+
+@pytest.mark.parametrize(
+    "copied",
+    [
+        lambda array: array.tolist(),
+        lambda array: array.astype(np.int64),
+        lambda array: array.astype(">i4"),
+        lambda array: np.repeat(array, 2)[::2],
+        lambda array: np.frombuffer(b"x" + array.tobytes(), dtype=np.int32, offset=1),
+        lambda array: torch.from_numpy(array).to(torch.int64),
+        lambda array: torch.from_numpy(np.repeat(array, 2))[::2],
+    ],
+)
+def test_any_other_array_is_copied(copied):
+    source = copied(np.arange(100, 108, dtype=np.int32))
     sequence = cases.prompt_sequence(token_ids=source)
-    expected = engine.prepare_prompt_v4([sequence], cases.config())
-    source[:] = 0
+    with contextlib.suppress(ValueError):  # bytes are read-only
+        source[0:8] = source[0:1] * 8 if isinstance(source, list) else 0
     sequence.token_ids.clear()
-    assert cases.same(engine.prepare_prompt_v4([sequence], cases.config()), expected)
+    assert sequence.token_ids == VALUES
+
+
+def test_the_lookup_table_of_a_configuration_is_copied():
+    table = np.arange(4, dtype=np.int32)
+    config = cases.config(lookup_table=table)
+    table[:] = 9
+    assert config.lookup_table == [0, 1, 2, 3]
+
+
+def test_a_borrowed_buffer_outlives_its_owner():
+    source = np.arange(2**16, dtype=np.int32)
+    sequence, freed = cases.prompt_sequence(token_ids=source[:8]), weakref.ref(source)
+    del source
+    assert freed() is not None
+    assert sequence.token_ids == list(range(8))
+    sequence.token_ids = [1]
+    assert freed() is None
+
+
+def test_a_borrowed_buffer_cannot_be_resized_meanwhile():
+    numbers, tensor = array("i", VALUES), torch.tensor(VALUES, dtype=torch.int32)
+    sequence = cases.prompt_sequence(token_ids=numbers, recent_tokens=tensor)
+    with pytest.raises(BufferError):
+        numbers.extend(range(2**16))
+    with pytest.raises(RuntimeError, match="resize"):
+        tensor.untyped_storage().resize_(2**16)
+    tensor.set_(torch.zeros(3, dtype=torch.int32))
+    assert sequence.recent_tokens == VALUES
+    sequence.append_tokens([108])  # its own from here on
+    numbers.append(9)
+    assert sequence.token_ids == [*VALUES, 108]
+
+
+def test_a_borrowed_array_that_changes_while_it_is_read_breaks_nothing():
+    """Any number is written between the check of the tokens and their use."""
+    config = cases.config(max_ngram_size=3, lookup_table=range(4), max_model_len=2**16, block_size=2**16)
+    recent = np.zeros(2**14, dtype=np.int32)
+    sequence = cases.prompt_sequence(
+        seqlen_q=2**14, seqlen_k=2**14, token_ids=np.zeros(2**14, np.int32), recent_tokens=recent
+    )
+    step = _core.plan_prompt([sequence], config)
+    recent[:] = 2**31 - 1
+    recent[::2] = -1
+    filled = [(plan, torch.empty(plan[2], dtype=getattr(torch, plan[1]))) for plan in step.fields()]
+    step.fill([(tensor.data_ptr(), shape, dtype) for (_, dtype, shape), tensor in filled])
+    ngrams = next(tensor for (key, _, _), tensor in filled if key == "ngram_token_ids")
+    assert ngrams.unique().tolist() == [0, 3]  # the padding, and the last of the table
+
+
+def test_values_whose_conversion_plans_the_sequence_are_not_appended():
+    sequence, steps = cases.prompt_sequence(), []
+
+    class Planning:
+        def __index__(self):
+            steps.append(_core.plan_prompt([sequence], cases.config()))
+            return 1
+
+    with pytest.raises(RuntimeError, match="being read"):
+        sequence.append_tokens([Planning()])
+    assert sequence.token_ids == VALUES
 
 
 def test_a_step_does_not_follow_its_sequences():

@@ -65,5 +65,29 @@ TEST(a_negative_value_is_the_largest) {
   CHECK_EQ(Wide(largest_unsigned(values)), (Wide{1} << 32) - 2);
 }
 
+TEST(streamed_cells_are_copied_wherever_they_begin_and_end) {
+  Row cells(40);
+  for (size_t k = 0; k < cells.size(); ++k) cells[k] = static_cast<int32_t>(k);
+  for (size_t begin = 0; begin < 6; ++begin) {
+    for (size_t count = 0; count < 20; ++count) {
+      Row out(32, -77);
+      Row expected = out;
+      stream_cells(out.data() + begin, cells.data() + 3, static_cast<int64_t>(count));
+      fence_streams();
+      std::copy_n(cells.data() + 3, count, expected.data() + begin);
+      CHECK_EQ(out, expected);
+    }
+  }
+}
+
+TEST(whole_segments_count_their_destinations) {
+  const Row blocks = {7, -1, 9};
+  const auto segments = [&](int64_t count, int32_t dst) {
+    return written(12, [&](int32_t* out) { write_whole_segments(out, count, blocks.data(), 16, dst); });
+  };
+  CHECK_EQ(segments(3, 5), Row{7, 0, 16, 5, -1, 0, 16, 21, 9, 0, 16, 37});
+  CHECK_EQ(segments(1, kMax), Row{7, 0, 16, kMax, -77, -77, -77, -77, -77, -77, -77, -77});
+}
+
 }  // namespace
 }  // namespace inputmeta::test
