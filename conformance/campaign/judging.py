@@ -76,8 +76,9 @@ class Run:
     target: Target
     save_dir: Path
     known: KnownFailures = field(default_factory=KnownFailures)
-    failing: set[str] = field(default_factory=set)
-    """Keys of a known-failures file that would cover what failed: ids of cases, signatures of generated ones."""
+    failing: dict[str, set[str]] = field(default_factory=dict)
+    """Keys of a known-failures file that would cover what failed: signatures of generated cases, to nothing; ids of the
+    others, to the signatures that they showed."""
     labelled: set[str] = field(default_factory=set)
     """Signatures of which a case from a file was replayed in full."""
     deadline: float | None = None
@@ -87,6 +88,11 @@ class Run:
     def subject(self) -> Subject:
         """What is tested."""
         return self.session.subject
+
+    def fails(self, *signatures: str, file: Path | None = None) -> None:
+        """Note signatures of generated cases; what cases of files show is noted by their ids."""
+        if file is None:
+            self.failing |= {text: set() for text in signatures}
 
     def finish(self, write: Path | None) -> None:
         """Write the present failures, if that is wanted and the run came to its end; raises KnownFailuresError."""
@@ -291,7 +297,7 @@ def run_cases(
         run.known.saw(case, ran=outcome.ran)
         counts.cells += outcome.cells
         if outcome.findings:
-            run.failing.add(case_id(case))
+            run.failing[case_id(case)] = {str(finding.identity) for finding in outcome.findings}
         new = report_findings(run, file, case, outcome, examine=examine)
         counts.signatures.update(new)
         counts.outside += outcome.all_outside
@@ -350,7 +356,7 @@ def tell(
             seconds=None if run.deadline is None else (run.deadline - time.monotonic()) / (len(told_apart) - index),
         )
         if isinstance(told, Known):
-            run.failing |= {told.signature} if file is None else set()
+            run.fails(told.signature, file=file)
             remark(f"{told} ({plain_text(str(file))})" if file is not None else str(told))
             new += tell(run, follow, origin=origin, file=file, examine=examine, aside=aside)
             continue
@@ -358,7 +364,7 @@ def tell(
             say(heading)
         signatures = [told.finding.signature if file is None else failure.finding.signature]
         signatures += [other.finding.signature for other in follow]
-        run.failing |= set(signatures) if file is None else set()
+        run.fails(*signatures, file=file)
         new += signatures
         described[shown] += 1
         if same < MOST_DESCRIBED:

@@ -9,12 +9,14 @@ TOML, which is also what is written, whatever the file's name::
 
     [[known]]
     case = "8911836eaeacb586"
+    signatures = ["MISMATCH:prompt:F-PIVOT:pivots:value"]
     reason = "window at the start of a context"
     issue = "https://tracker.example/77"
 
-An entry has a ``signature`` (:class:`inputmeta.conformance.check.verdicts.Signature`) or a ``case``, the id of one, and
-says why and where it is tracked. The old lines are ``case id or signature – reason – issue``; their signatures are
-short ones (:attr:`Signature.short`) and mean what they did: every path.
+An entry has a ``signature`` (:class:`inputmeta.conformance.check.verdicts.Signature`) or a ``case``, the id of one,
+and says why and where it is tracked. ``signatures``: what the case is known to show; without them, whatever it shows.
+The old lines are ``case id or signature – reason – issue``; their signatures are short ones (:attr:`Signature.short`)
+and mean what they did: every path.
 """
 
 from __future__ import annotations
@@ -36,6 +38,8 @@ from inputmeta.conformance.console import plain_text
 MAX_FILE_BYTES = 2**20
 MAX_LINE = 2000
 """Characters of a line, of a reason, of an issue."""
+MAX_SIGNATURES = 1000
+"""Of one case."""
 SEPARATOR = re.compile(r"\s+[–—-]\s+")
 CASE_ID = re.compile(r"[0-9a-f]{16}")
 OLD_SIGNATURE = re.compile(r"[A-Z_]+(:[^\s:]+)+")
@@ -57,6 +61,8 @@ class KnownFailure:
     key: str
     reason: str
     issue: str
+    signatures: frozenset[str] = frozenset()
+    """Of a case: the signatures that it is known to show; empty: all."""
     place: str = ""
     """Where it stands in its file, as it follows the file's name: ``:3`` or ``: entry 3``; empty: in none yet."""
 
@@ -78,6 +84,7 @@ class TomlEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
     signature: Text | None = None
     case: Text | None = None
+    signatures: Annotated[tuple[Text, ...], msgspec.Meta(min_length=1, max_length=MAX_SIGNATURES)] | None = None
     reason: Text
     issue: Text
 
@@ -132,7 +139,7 @@ def toml_entries(text: str) -> Iterator[KnownFailure]:
         place = f": entry {number}"
         try:
             entry = msgspec.convert(table, TomlEntry)
-            yield KnownFailure(toml_key(entry), entry.reason, entry.issue, place)
+            yield KnownFailure(toml_key(entry), entry.reason, entry.issue, toml_signatures(entry), place)
         except ValueError as error:  # msgspec's are
             raise KnownFailuresError(f"{place}: {error}") from error
 
@@ -153,6 +160,16 @@ def toml_key(entry: TomlEntry) -> str:
     if not CASE_ID.fullmatch(entry.case):
         raise ValueError("key case: want 16 hexadecimal digits, as `corpus list` shows them")
     return entry.case
+
+
+def toml_signatures(entry: TomlEntry) -> frozenset[str]:
+    """The signatures of an entry of a case; ValueError, which names the key, if one is none."""
+    if entry.signatures is not None and entry.case is None:
+        raise ValueError("key signatures: belongs to `case`")
+    try:
+        return frozenset(str(Signature.parse(text)) for text in entry.signatures or ())
+    except ValueError as error:
+        raise ValueError(f"key signatures: {error}") from error
 
 
 def text_entries(text: str) -> Iterator[KnownFailure]:
@@ -179,7 +196,7 @@ def text_entry(line: str, place: str) -> KnownFailure:
     known_verdict = key.partition(":")[0] in set(Verdict) - NO_FAILURES
     if not CASE_ID.fullmatch(key) and not (OLD_SIGNATURE.fullmatch(key) and known_verdict):
         raise KnownFailuresError(f"{place}: {key} is no case id and no signature (VERDICT:FORMULA:FIELD)")
-    return KnownFailure(key, reason.strip(), issue.strip(), place)
+    return KnownFailure(key, reason.strip(), issue.strip(), place=place)
 
 
 def write(entries: Iterable[KnownFailure], path: Path) -> None:
@@ -188,12 +205,17 @@ def write(entries: Iterable[KnownFailure], path: Path) -> None:
     Raises:
         KnownFailuresError: the file cannot be written.
     """
-    tables = [
-        {"case" if entry.is_case else "signature": entry.key, "reason": entry.reason, "issue": entry.issue}
-        for entry in entries
-    ]
+    tables = [written(entry) for entry in entries]
     text = HEADER + "".join(f"\n[[known]]\n{tomli_w.dumps(table)}" for table in tables)
     try:
         replace_file(path.resolve(), text)
     except OSError as error:
         raise KnownFailuresError(f"{path}: {error.strerror}") from error
+
+
+def written(entry: KnownFailure) -> dict[str, object]:
+    """The table of an entry."""
+    table: dict[str, object] = {"case" if entry.is_case else "signature": entry.key}
+    if entry.signatures:
+        table["signatures"] = sorted(entry.signatures)
+    return {**table, "reason": entry.reason, "issue": entry.issue}

@@ -93,7 +93,7 @@ def conclude(campaign: Campaign, run: Run) -> int:
     """Judge the failures of a campaign, the smallest case first; its exit code."""
     for signature, entry in sorted(campaign.known_seen.items()):
         remark(str(Known(signature, entry)))
-    run.failing |= campaign.known_seen.keys()
+    run.fails(*campaign.known_seen)
     origin = Origin(found_by="fuzz", seed=campaign.seed, minimised_by=f"hypothesis, {REDUCER}")
     run.deadline = campaign.deadline
     aside = ""

@@ -31,12 +31,15 @@ def test_case(inputmeta_suite: SuiteSession, record_property: Record, case: Corp
         judgement = judged(inputmeta_suite, case)
     except SubjectError as error:
         fail([f"the subject could not be started again: {error}"])
+    known = inputmeta_suite.setup.run.known
+    entry = known.entries.get(case.id)
+    if entry is not None and entry.key in known.matched and known.gone(entry):
+        judgement.messages.append(f"[XPASS(strict)] {known.complaint(entry)}")
     if judgement.messages:
         judgement.messages.insert(0, f"{plain_text(case.file.name)}: {case.case.title}")
     judgement.close(record_property)
-    known = inputmeta_suite.setup.run.known
-    if case.id in known.entries:
-        fail([f"[XPASS(strict)] {known.complaint(known.entries[case.id])}"])
+    if entry is not None:
+        fail([f"[XPASS(strict)] {known.complaint(entry)}"])
 
 
 def judged(suite: SuiteSession, case: CorpusCase) -> Judgement:

@@ -193,7 +193,9 @@ def test_what_is_no_toml_entry_is_one_line_with_its_place(tmp_path: Path, text: 
     assert "\n" not in str(caught.value)
 
 
-PRESENT = [ID, LATE.signature, LATE.on_path("decode").signature, DIED.signature, ID]
+PRESENT: dict[str, set[str]] = {
+    key: set() for key in (ID, LATE.signature, LATE.on_path("decode").signature, DIED.signature)
+}
 WRITTEN = f"""{known_file.HEADER}
 [[known]]
 signature = "CRASH:prompt:P-TABLE:-:exit-3"
@@ -225,7 +227,7 @@ def test_present_failures_are_written_as_toml_and_keep_the_reasons_of_old_lines(
     entries.write(PRESENT, tmp_path / "new.toml")
     assert (tmp_path / "new.toml").read_text(encoding="utf-8") == WRITTEN
     assert sorted(path.name for path in tmp_path.iterdir()) == ["known.txt", "new.toml"]
-    KnownFailures().write([], target)
+    KnownFailures().write({}, target)
     assert target.read_text(encoding="utf-8") == known_file.HEADER
     assert not KnownFailures.load(target)
 
@@ -238,7 +240,7 @@ def test_reasons_that_stand_in_the_target_stay(tmp_path: Path) -> None:
     target.chmod(0o640)
     told = KnownFailures.load(target).entries[LATE.signature].reason
     for run in (KnownFailures(), toml(tmp_path, SHIFTED, "other.toml")):
-        run.write([LATE.signature, ID], target)
+        run.write({LATE.signature: set(), ID: set()}, target)
         entries = KnownFailures.load(target).entries
         assert (entries[LATE.signature].reason, entries[LATE.signature].issue) == (told, "ENGINE-812")
     assert target.stat().st_mode & 0o777 == 0o640
@@ -247,7 +249,7 @@ def test_reasons_that_stand_in_the_target_stay(tmp_path: Path) -> None:
 def test_entries_of_cases_that_were_left_out_stay(tmp_path: Path) -> None:
     entries = toml(tmp_path, f"[[known]]\ncase = '{ID}'\nreason = 'other path'\nissue = '#2'\n{SHIFTED}")
     entries.saw(CASE, ran=False)
-    entries.write([], tmp_path / "known.toml")
+    entries.write({}, tmp_path / "known.toml")
     assert [entry.reason for entry in KnownFailures.load(tmp_path / "known.toml").entries.values()] == ["other path"]
 
 
@@ -274,5 +276,50 @@ def test_a_file_is_on_the_disk_before_it_replaces_the_old_one(tmp_path: Path, mo
     fsync, replace = os.fsync, Path.replace
     monkeypatch.setattr(os, "fsync", lambda file: (done.append("fsync"), fsync(file)))
     monkeypatch.setattr(Path, "replace", lambda old, new: (done.append("replace"), replace(old, new))[1])
-    KnownFailures().write([ID], tmp_path / "known.toml")
+    KnownFailures().write({ID: set()}, tmp_path / "known.toml")
     assert done == ["fsync", "replace", "fsync"]
+
+
+def of_case(*signatures: str) -> str:
+    return f"[[known]]\ncase = '{ID}'\nsignatures = {list(signatures)}\nreason = 'r'\nissue = '-'\n"
+
+
+def test_an_entry_of_a_case_with_signatures_hides_nothing_else_on_it(tmp_path: Path) -> None:
+    entries = toml(tmp_path, of_case(LATE.signature))
+    entries.saw(CASE)
+    assert entries.match(LATE, CASE) is not None
+    assert entries.match(EMPTY, CASE) is None
+    assert entries.match(DIED, CASE) is None
+    assert entries.unused() == []
+
+
+def test_a_signature_that_the_case_no_longer_shows_is_said(tmp_path: Path) -> None:
+    entries = toml(tmp_path, of_case(LATE.signature, EMPTY.signature))
+    assert entries.match(LATE, CASE) is not None
+    assert entries.unused() == []  # not before the case has run to its end
+    entries.saw(CASE)
+    (entry,) = entries.passing()
+    assert f"does not show {EMPTY.signature}; remove it" in entries.complaint(entry)
+
+
+def test_what_a_case_shows_is_written_with_it(tmp_path: Path) -> None:
+    path = tmp_path / "new.toml"
+    KnownFailures().write({ID: {LATE.signature, EMPTY.signature}, DIED.signature: set()}, path)
+    again = KnownFailures.load(path)
+    assert again.entries[ID].signatures == {LATE.signature, EMPTY.signature}
+    assert again.entries[DIED.signature].signatures == frozenset()
+    again.left_out.add(ID)
+    again.write({}, path)
+    assert KnownFailures.load(path).entries[ID].signatures == {LATE.signature, EMPTY.signature}
+
+
+@pytest.mark.parametrize(
+    ("signatures", "says"),
+    [((), "at least|length >= 1"), (("MISMATCH",), "key signatures: ")],
+)
+def test_signatures_of_a_case_are_checked(tmp_path: Path, signatures: tuple[str, ...], says: str) -> None:
+    with pytest.raises(KnownFailuresError, match=says):
+        toml(tmp_path, of_case(*signatures))
+    mixed = SHIFTED.replace("reason", f"signatures = ['{LATE.signature}']\nreason", 1)
+    with pytest.raises(KnownFailuresError, match="key signatures: belongs to `case`"):
+        toml(tmp_path, mixed)

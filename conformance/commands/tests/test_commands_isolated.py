@@ -184,7 +184,7 @@ def test_known_failures_are_written_and_then_cover_the_run(folder: Path, tmp_pat
     first = run("check", *common, "--examples", "100", "--write-known-failures", str(target))
     assert first.exit_code == exits.DIFFERS
     written = target.read_text()
-    assert f'case = "{case_id(BAD)}"\nreason = "unknown"' in written
+    assert f'case = "{case_id(BAD)}"\nsignatures = [' in written
     assert 'signature = "CRASH:decode:-:-:raised"\nreason = "unknown"' in written
     replayed = run("replay", str(folder / "bad.json"), common[0], common[1], "--known-failures", str(target))
     assert replayed.exit_code == exits.CONFORMS
