@@ -39,17 +39,18 @@ def draw_varlen(draw: st.DrawFn, config: Config, sequences: Items[Sequence], gat
     varies = chance(draw, 1, 3)
     lengths = tuple(max(1, s.seqlen_q - pick(draw, (0, 0, 1, 2, s.seqlen_q))) for s in sequences)
     accepted = [pick(draw, (0, 1, 3)) for _ in gather.prev_sampled]
-    rejected = [0] * len(accepted)
+    rejected: list[int | None] = [None] * len(accepted)
     for sequence, place in zip(sequences, gather.remap, strict=True):
         most = sequence.seqlen_k - sequence.seqlen_q if fits_the_pools(config, sequence) else 0
         drawn = pick(draw, (0, 1, 2, 4))
-        if place >= 0:
-            rejected[place] = min(most, drawn)
+        if place >= 0:  # of several that continue from one row, none may lose more than it has
+            before = rejected[place]
+            rejected[place] = min(most, drawn if before is None else before)
     if not varies:
         return gather
     varlen = Varlen(
         seqlens_q=lengths,
-        prev_seqlens_q=tuple(1 + taken + lost for taken, lost in zip(accepted, rejected, strict=True)),
+        prev_seqlens_q=tuple(1 + taken + (lost or 0) for taken, lost in zip(accepted, rejected, strict=True)),
         prev_num_accepted_tokens=tuple(accepted),
     )
     return replace(gather, varlen=varlen)
