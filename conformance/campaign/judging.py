@@ -20,6 +20,7 @@ from inputmeta.conformance.campaign.failures import Failure, roots, seen_on
 from inputmeta.conformance.campaign.journal import Journal, recover
 from inputmeta.conformance.campaign.known import KnownFailure, KnownFailures
 from inputmeta.conformance.campaign.session import Session
+from inputmeta.conformance.cases import budget
 from inputmeta.conformance.cases.files import CaseError, case_id
 from inputmeta.conformance.cases.model import Case, Origin
 from inputmeta.conformance.cases.request import store_case
@@ -243,7 +244,8 @@ def titled(examined: Examined, subject: str, origin: Origin) -> Case:
 
 def replay_command(files: Sequence[Path], target: Target) -> str:
     """The command that runs case files, in order, in one worker, quoted as for a shell and on one line."""
-    return f"inputmeta replay {' '.join(plain_text(shlex.quote(str(file))) for file in files)} {target.options}"
+    names = " ".join(plain_text(shlex.quote(str(file))) for file in files)
+    return f"inputmeta {budget.options()}replay {names} {target.options}"
 
 
 @dataclass

@@ -21,17 +21,12 @@ from typing import Any, BinaryIO
 import msgspec
 
 from inputmeta import oracle
+from inputmeta.conformance.cases.budget import excess
 from inputmeta.conformance.cases.model import Case, Cell, Gather, Sequence, oracle_config, oracle_sequences
 from inputmeta.conformance.cases.runs import RunsError, expand_runs, schema_with_runs, write_runs
 from inputmeta.conformance.console import plain_text
 
 MAX_FILE_BYTES = 64 * 2**20
-MAX_CELLS = 2**25
-"""Cells that the fields of a case may have, about, over its steps: a small file can ask for a table of many rows and
-columns."""
-MAX_STEPS = 2**12
-MAX_SEQUENCES = 2**16
-"""Of a case, over its steps."""
 MAX_BRACKETS = 2**20
 """Arrays and objects of a file: each costs memory, whatever is in it."""
 MAX_EXPECTED_CELLS = 2**22
@@ -203,38 +198,9 @@ def _check_text(case: Case) -> None:
 
 def _check_size(case: Case) -> None:
     """Refuse a case that asks for too much before any of it is done, whatever its preconditions say of it."""
-    sequences = sum(map(len, case.steps))
-    for what, size, most in (("steps", len(case.steps), MAX_STEPS), ("sequences", sequences, MAX_SEQUENCES)):
-        if size > most:
-            raise CaseError(f"at $.steps: {size} {what}; a case has at most {most}")
-    cells = case_cells(case)
-    if cells > MAX_CELLS:
-        raise CaseError(f"at $.steps: its fields have about {cells} cells; a case has at most {MAX_CELLS}")
-
-
-def case_cells(case: Case) -> int:
-    """Cells that the fields of a case have, about, over its steps."""
-    return sum(step_cells(case, step) for step in case.steps)
-
-
-def step_cells(case: Case, step: tuple[Sequence, ...]) -> int:
-    """Cells that the fields of a step have, about."""
-    config = case.config
-    ratios = len({*config.dense_ratios, *config.sparse_ratios})
-    cells = sum(rows_of(case, sequence) for sequence in step) * (64 + 8 * ratios + config.max_ngram_size)
-    blocks = [len(sequence.block_table) for sequence in step]
-    cells += 4 * ratios * sum(blocks)
-    if case.path != "prompt":
-        cells += sum(rows_of(case, s) for s in step) * max([case.max_num_blocks or 0, *blocks])
-    if config.cp_size > 1:
-        cells += config.cp_size * len(step)
-    return cells
-
-
-def rows_of(case: Case, sequence: Sequence) -> int:
-    """Query rows that a sequence has, if it is valid: no more than the tokens it comes with."""
-    tokens = len(sequence.token_ids) if case.path == "prompt" else 1 + len(sequence.draft_tokens)
-    return min(max(0, sequence.seqlen_q), tokens)
+    over = excess(case)
+    if over is not None:
+        raise CaseError(f"at $.steps: {over}")
 
 
 def _check_gather(case: Case) -> None:

@@ -11,7 +11,8 @@ import msgspec
 import numpy as np
 
 from inputmeta import oracle
-from inputmeta.conformance.cases.files import MAX_EXPECTED_CELLS, CaseError, case_cells, case_id, load_case, save_case
+from inputmeta.conformance.cases.budget import case_cells
+from inputmeta.conformance.cases.files import MAX_EXPECTED_CELLS, CaseError, case_id, load_case, save_case
 from inputmeta.conformance.cases.model import (
     Array,
     Case,

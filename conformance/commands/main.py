@@ -119,6 +119,17 @@ def print_version(asked: bool) -> None:
         raise typer.Exit
 
 
+def allow_cases(factor: float) -> None:
+    """Set what a case may cost, if that was asked for."""
+    if factor != 1:
+        from inputmeta.conformance.cases import budget  # noqa: PLC0415 - the help of all imports nothing
+
+        try:
+            budget.allow(factor)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from error
+
+
 @app.callback(
     context_settings=HELP_NAMES,
     help=f"""Differential conformance tests for the input metadata of LLM inference engines.
@@ -141,6 +152,13 @@ def inputmeta(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=print_version)
     ] = False,
+    case_budget: Annotated[
+        float,
+        typer.Option(
+            help="what a case may cost (cells, steps, sequences, seconds), so many times; over it, it is refused",
+            callback=allow_cases,
+        ),
+    ] = 1,
 ) -> None:
     """The options of the command itself."""
 

@@ -39,6 +39,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption("--subject-corpus", type=Path, metavar="DIR", help="folder of cases; the installed one if left out")
     group.addoption(
+        "--subject-case-budget", type=float, default=1.0, metavar="N", help="times what a case may cost (default 1)"
+    )
+    group.addoption(
         "--subject-save-dir", type=Path, default=Path("inputmeta-failures"), metavar="DIR", help="for failing cases"
     )
     group.addoption("--known-failures", type=Path, metavar="FILE", help="a TOML file of known failures")
@@ -54,6 +57,12 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError("--subject and --subject-command: give one of them")
     if config.getoption("subject_examples") < 1 or config.getoption("subject_timeout") <= 0:
         raise pytest.UsageError("--subject-examples and --subject-timeout must be above 0")
+    from inputmeta.conformance.cases import budget  # noqa: PLC0415 - only where the suite runs
+
+    try:
+        budget.allow(config.getoption("subject_case_budget"), "--subject-case-budget")
+    except ValueError as error:
+        raise pytest.UsageError(f"--subject-case-budget: {error}") from error
     if not hasattr(config, "workerinput"):
         from inputmeta.conformance.suite.tally import Tally  # noqa: PLC0415 - only where the suite runs
 

@@ -21,7 +21,7 @@ PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 RUNNING = ".".join(map(str, sys.version_info[:2]))
 NEEDS_TORCH = dict.fromkeys(
     (
-        *(f"benchmarks.{name}" for name in ("contenders", "gpu", "gpu_contenders", "gpu_measure")),
+        *(f"benchmarks.{name}" for name in ("contenders", "gpu", "gpu_contenders", "gpu_measure", "scaling")),
         "check.containers",
         "subjects.engine",
         "subjects.engine_cuda",

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -11,12 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from inputmeta.conformance.cases import budget
+from inputmeta.conformance.cases.budget import LIMITS
 from inputmeta.conformance.cases.corpus import add_case
 from inputmeta.conformance.cases.files import (
     MAX_BRACKETS,
-    MAX_CELLS,
-    MAX_SEQUENCES,
-    MAX_STEPS,
     CaseError,
     decode_case,
     load_case,
@@ -93,6 +93,9 @@ def test_a_hostile_value_is_named(data: bytes, what: str) -> None:
     assert is_one_line(str(caught.value))
 
 
+ROWS = {"runs": [[1, 500_000, 0]]}
+
+
 def sequence(**changes: object) -> dict[str, object]:
     return CASE["steps"][0][0] | changes
 
@@ -122,7 +125,7 @@ BOMBS = {
 @pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS.keys())
 def test_a_small_file_that_asks_for_much_is_refused(bomb: bytes) -> None:
     assert len(bomb) < 100_000
-    with pytest.raises(CaseError, match=rf"at \$\.steps: its fields have about \d+ cells; .* {MAX_CELLS}"):
+    with pytest.raises(CaseError, match=rf"at \$\.steps: its fields have about \d+ cells; .* {LIMITS.cells} "):
         decode_case(bomb)
 
 
@@ -130,21 +133,59 @@ def test_a_small_file_that_asks_for_much_is_refused(bomb: bytes) -> None:
     ("bomb", "says"),
     [
         (
-            changed(gather=[], expected=[], steps=[[]] * (MAX_STEPS + 1)),
-            "at $.steps: 4097 steps; a case has at most 4096",
+            changed(gather=[], expected=[], steps=[[]] * (LIMITS.steps + 1)),
+            "at $.steps: 4097 steps; a case has at most 4096 (--case-budget 2 allows it)",
         ),
         (
-            changed(gather=[], expected=[], steps=[[{"seqlen_q": 0, "seqlen_k": 0}] * (MAX_SEQUENCES + 1)]),
-            "at $.steps: 65537 sequences; a case has at most 65536",
+            changed(gather=[], expected=[], steps=[[{"seqlen_q": 0, "seqlen_k": 0}] * (LIMITS.sequences + 1)]),
+            "at $.steps: 65537 sequences; a case has at most 65536 (--case-budget 2 allows it)",
+        ),
+        (
+            changed(
+                gather=[],
+                expected=[],
+                config=CASE["config"] | {"dense_ratios": [], "sparse_ratios": []},
+                path="prompt",
+                steps=[
+                    [{"seqlen_q": 0, "seqlen_k": 0}] * 60_000
+                    + [sequence(token_ids=ROWS, draft_tokens=[], seqlen_q=500_000)]
+                ],
+            ),
+            "at $.steps: about 62 seconds of the oracle; a case has at most 60 (--case-budget 2 allows it)",
         ),
         (b"[" + b"[]," * MAX_BRACKETS + b"[]]", "arrays and objects; a case file has at most 1048576"),
     ],
-    ids=["steps", "sequences", "brackets"],
+    ids=["steps", "sequences", "seconds", "brackets"],
 )
 def test_a_case_has_one_budget(bomb: bytes, says: str) -> None:
     with pytest.raises(CaseError) as caught:
         decode_case(bomb)
     assert says in str(caught.value)
+
+
+@pytest.fixture
+def twice() -> Iterator[None]:
+    """Every limit of a case doubled."""
+    budget.allow(2)
+    yield
+    budget.allow(1)
+
+
+@pytest.mark.usefixtures("twice")
+def test_the_budget_is_what_the_caller_allows() -> None:
+    def empty(steps: int) -> bytes:
+        return changed(gather=[], expected=[], steps=[[]] * steps)
+
+    assert len(decode_case(empty(2 * LIMITS.steps)).steps) == 2 * LIMITS.steps
+    with pytest.raises(CaseError, match=r"8193 steps; a case has at most 8192 \(--case-budget 3 allows it\)"):
+        decode_case(empty(2 * LIMITS.steps + 1))
+
+
+@pytest.mark.parametrize("factor", [0, -1, float("nan"), float("inf")])
+def test_a_budget_is_a_factor_above_0(factor: float) -> None:
+    with pytest.raises(ValueError, match="no factor above 0"):
+        budget.allow(factor)
+    assert budget.options() == ""
 
 
 def test_what_is_too_large_to_be_kept_is_not_written_out(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import json
 import shlex
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from typer.testing import CliRunner, Result
 
 from inputmeta.conformance import exits
 from inputmeta.conformance.campaign.known import KnownFailures
+from inputmeta.conformance.cases import budget
 from inputmeta.conformance.cases.corpus import bundled_corpus, load_corpus
 from inputmeta.conformance.cases.files import case_id
 from inputmeta.conformance.cases.request import store_case
@@ -224,3 +226,23 @@ def test_a_name_of_a_file_is_quoted_and_stays_on_its_line(tmp_path: Path) -> Non
     assert [line.startswith(f"PASS {tmp_path}") for line in right.output.splitlines()] == [True]
     forged = run("check", "--subject", "mutant:F-POS.one-late", "--in-process", "--examples", 0, "--corpus", tmp_path)
     assert not any(line.startswith("PASS everything") for line in forged.output.splitlines())
+
+
+@pytest.fixture
+def budget_restored() -> Iterator[None]:
+    """The command's budget is one of its process, which here goes on."""
+    yield
+    budget.allow(1)
+
+
+@pytest.mark.usefixtures("budget_restored")
+def test_the_budget_of_a_case_is_an_option_and_is_named() -> None:
+    file = case("f-pos*.json")
+    over = run("--case-budget", "1e-6", "replay", file, "--subject", "oracle", "--in-process")
+    assert (over.exit_code, over.stdout) == (exits.BAD_USAGE, "")
+    assert "; a case has at most " in over.stderr
+    assert over.stderr.endswith("(--case-budget 1 allows it)\n")
+    wrong = run("--case-budget", 2.5, "replay", file, "--subject", "mutant:F-POS.one-late", "--in-process")
+    (line,) = {line.strip() for line in wrong.output.splitlines() if "inputmeta --case-budget" in line}
+    assert shlex.split(line)[:5] == ["replay", "inputmeta", "--case-budget", "2.5", "replay"]
+    assert run("--case-budget", "nan", "fields").exit_code == exits.BAD_USAGE

@@ -360,6 +360,7 @@ def test_tests_are_found_by_formula_and_tag(suite) -> None:
         (("--subject", "oracle", "--known-failures", "absent"), 4, "absent: No such file"),
         (("--subject", "oracle", "--subject-corpus", "absent"), 2, "absent: no case files"),
         (("--subject", "oracle", "--subject-examples", "0"), 4, "must be above 0"),
+        (("--subject", "oracle", "--subject-case-budget", "0"), 4, "--subject-case-budget: 0 is no factor above 0"),
         ((), 4, "the suite needs something to test: --subject or --subject-command"),
     ],
 )
