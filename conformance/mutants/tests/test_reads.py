@@ -38,7 +38,7 @@ def planted() -> list[tuple[str, Subject]]:
 def spread() -> dict[str, dict[str, bool]]:
     """By formula: the fields that a fault in it changes, and whether each is declared to read it."""
     found: dict[str, dict[str, bool]] = defaultdict(dict)
-    cases = generated_cases(Profile(invalid=0, tiers=("small",)), 1, 120)
+    cases = generated_cases(Profile(invalid=0, tiers=("small",)), 1, 60)
     requests = [step_request(case, index, in_place=False) for case in cases for index in range(len(case.steps))]
     batches = [(request, {key: Wanted.of(field) for key, field in request.expected().items()}) for request in requests]
     for formula, subject in planted():
