@@ -2,11 +2,39 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 #include "core/arithmetic.h"
+#include "core/runs.h"
 
 namespace inputmeta {
 namespace {
+
+/// Rows whose tokens are looked up at once.
+constexpr size_t kStretch = 256;
+/// Rows that are sooner written one by one.
+constexpr int64_t kFewRows = 8;
+
+/// Entries of `table` at each of `count` <= kStretch cells. P-NGRAM holds of what the plan read; a borrowed cell may have
+/// changed since, and must not lead out of the table: each is read once, into the copy that is looked up.
+INPUTMETA_CLONES
+void look_up(const int32_t* cells, int64_t count, std::span<const int32_t> table, int32_t* out) {
+  std::array<int32_t, kStretch> tokens;
+  std::memcpy(tokens.data(), cells, static_cast<size_t>(count) * sizeof(int32_t));
+  const int32_t* const entries = table.data();
+  const auto last = static_cast<uint32_t>(table.size() - 1);
+  for (int64_t k = 0; k < count; ++k) {
+    const auto token = static_cast<uint32_t>(tokens[static_cast<size_t>(k)]);
+    out[k] = entries[static_cast<int32_t>(token < last ? token : last)];
+  }
+}
+
+INPUTMETA_CLONES
+bool contains(const int32_t* tokens, int64_t count, int32_t token) {
+  int32_t found = 0;
+  for (int64_t k = 0; k < count; ++k) found |= static_cast<int32_t>(tokens[k] == token);
+  return found != 0;
+}
 
 /// One sequence's compressed history, the part that is not compressed yet looked up on the way.
 class History {
@@ -24,6 +52,19 @@ class History {
     if (position < 0) return pad_token_;
     const int64_t compressed = compressed_.size();
     return position < compressed ? compressed_[position] : looked_up(recent_.values[static_cast<size_t>(position - compressed)]);
+  }
+
+  /// at() of `count` <= kStretch positions from `position` >= 0 on.
+  void stretch(int64_t position, int64_t count, int32_t* out) const {
+    const int64_t known = std::clamp<int64_t>(compressed_.size() - position, 0, count);
+    if (known > 0) std::copy_n(compressed_.values.data() + position, known, out);
+    if (known == count) return;
+    look_up(recent_.values.data() + (position + known - compressed_.size()), count - known, lookup_.values, out + known);
+  }
+
+  /// Whether one of `count` tokens cuts.
+  bool cuts_any(const int32_t* tokens, int64_t count) const {
+    return has_sentinel_ && contains(tokens, count, sentinel_);
   }
 
   /// I-9: compared after the look-up.
@@ -77,15 +118,15 @@ void write_next_rows(int32_t* row, int64_t count, int64_t columns, const History
 template <size_t kColumns>
 void write_next_rows(int32_t* rows, int64_t count, const History& history, int64_t position) {
   constexpr size_t kBefore = kColumns - 1;  // tokens before the stretch that its first row shows
-  constexpr size_t kStretch = 256;
   std::array<int32_t, kBefore + kStretch> tokens;
   std::reverse_copy(rows, rows + kBefore, tokens.data());
   for (int64_t first = 1; first < count; first += kStretch) {
     const auto length = static_cast<size_t>(std::min<int64_t>(kStretch, count - first));
     int32_t* const own = tokens.data() + kBefore;
-    for (size_t j = 0; j < length; ++j) own[j] = history.at(position + first + static_cast<int64_t>(j));
+    history.stretch(position + first, static_cast<int64_t>(length), own);
+    const bool cuts = history.cuts_any(own, static_cast<int64_t>(length));
     for (size_t j = 0; j < length;) {
-      size_t cut = j;
+      size_t cut = cuts ? j : length;
       while (cut < length && !history.cuts(own[cut])) ++cut;
       int32_t* row = rows + static_cast<size_t>(first) * kColumns + j * kColumns;
       for (; j < cut; ++j, row += kColumns) {
@@ -105,6 +146,7 @@ void write_rows(int32_t* rows, const Sequence& sequence, int64_t columns, const 
   const int64_t position = sequence.q_start();
   if (count == 0) return;
   write_first_row(rows, columns, history, position);
+  if (count <= kFewRows) return write_next_rows(rows, count, columns, history, position);
   switch (columns) {
     case 1: return write_next_rows<1>(rows, count, history, position);
     case 2: return write_next_rows<2>(rows, count, history, position);

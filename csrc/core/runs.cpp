@@ -102,15 +102,20 @@ void write_whole_segments(int32_t* __restrict out, int64_t count, const int32_t*
   }
 }
 
+INPUTMETA_CLONES
 void write_quads(int32_t* out, int64_t count, const Quad& first, const Quad& step) {
   // Unsigned: the step after the last row is taken too, and may pass the int32 bound there.
-  std::array<uint32_t, 4> row, increment;
-  std::memcpy(row.data(), first.data(), sizeof row);
-  std::memcpy(increment.data(), step.data(), sizeof increment);
-  for (int64_t k = 0; k < count; ++k) {
-    std::memcpy(out + 4 * k, row.data(), sizeof row);
-    for (size_t cell = 0; cell < row.size(); ++cell) row[cell] += increment[cell];
+  constexpr int64_t kCells = 4;
+  constexpr int64_t kRows = 4;  // written at once: the widest store
+  using Rows = uint32_t __attribute__((vector_size(kRows * sizeof(Quad))));
+  Rows rows, increment;
+  for (int64_t cell = 0; cell < kRows * kCells; ++cell) {
+    const auto by = static_cast<uint32_t>(step[static_cast<size_t>(cell % kCells)]);
+    rows[cell] = static_cast<uint32_t>(first[static_cast<size_t>(cell % kCells)]) + static_cast<uint32_t>(cell / kCells) * by;
+    increment[cell] = static_cast<uint32_t>(kRows) * by;
   }
+  for (; count >= kRows; count -= kRows, out += kRows * kCells, rows += increment) std::memcpy(out, &rows, sizeof rows);
+  if (count > 0) std::memcpy(out, &rows, static_cast<size_t>(count) * sizeof(Quad));
 }
 
 void write_ring(int32_t* out, int64_t count, int64_t base, int64_t first, int64_t ring) {
