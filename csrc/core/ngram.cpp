@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
 
 #include "core/arithmetic.h"
@@ -21,6 +22,7 @@ INPUTMETA_CLONES
 void look_up(const int32_t* cells, int64_t count, std::span<const int32_t> table, int32_t* out) {
   std::array<int32_t, kStretch> tokens;
   std::memcpy(tokens.data(), cells, static_cast<size_t>(count) * sizeof(int32_t));
+  std::atomic_signal_fence(std::memory_order_seq_cst);  // the copy is made: what is checked below is what is looked up
   const int32_t* const entries = table.data();
   const auto last = static_cast<uint32_t>(table.size() - 1);
   for (int64_t k = 0; k < count; ++k) {
