@@ -25,9 +25,6 @@ from .tokens import compressed_history, raw_tokens, recent_history
 
 Tables = list[tuple[int, ...]]
 
-MOST_DRAFTS = 5
-"""Sequences of a step that are drawn; further ones are like these, with blocks, states and tokens of their own."""
-
 
 @dataclass(frozen=True)
 class Identity:
@@ -43,16 +40,22 @@ class Identity:
 
 
 @st.composite
-def steps(draw: st.DrawFn, scope: Scope, sizes: Items[int]) -> tuple[Sequence, ...]:
-    """One step of one of these numbers of sequences; 0 stands for a step without work."""
+def steps(draw: st.DrawFn, scope: Scope, sizes: Items[int], totals: Items[int]) -> tuple[Sequence, ...]:
+    """One step of one of these sizes: sequences that are drawn, 0 for a step without work.
+
+    They are repeated up to one of ``totals``, with blocks, states and tokens of their own. How many are drawn does not
+    hang on how many there are: so shrinking can leave the one that matters before it leaves the large total.
+    """
     size, block_size = pick(draw, sizes), scope.config.block_size
+    wanted = pick(draw, totals)
+    total = max(size, wanted) if size else 1
     layout = pick(draw, (0, 1, 2, 0, 1, 2, 3))
     first_state = pick(draw, (1, 1, 6, 1_001, 0))
     odd_token = pick(draw, (None, None, None, None, 0, -1, INT32_MAX, INT32_MIN))
     shares = chance(draw, 1, 4)
-    strategy = drafts(scope.shared_by(max(1, size)))
-    distinct = [draw(strategy) for _ in range(min(size, MOST_DRAFTS))] or [empty_draft(scope.path)]
-    drawn = [distinct[index % len(distinct)] for index in range(max(1, size))]
+    strategy = drafts(scope.shared_by(total))
+    distinct = [draw(strategy) for _ in range(size)] or [empty_draft(scope.path)]
+    drawn = [distinct[index % len(distinct)] for index in range(total)]
     lengths = [block_count(scope.config, draft.seqlen_k) + draft.more_blocks for draft in drawn]
     tables = block_tables(lengths, layout)
     common = shared_blocks(scope.config, drawn) if shares else [0] * len(drawn)

@@ -23,9 +23,12 @@ SMALL_WEIGHT = 9
 """How many times as often as from any other tier cases are drawn from the first one of a profile."""
 
 FEW_STEPS = (1, 1, 1, 1, 1, 1, 1, 1, 2)
-STEP_COUNTS = {"small": (1, 1, 1, 1, 1, 1, 2, 3, 6), "real": FEW_STEPS, "many": FEW_STEPS}
-SIZES = {"small": (1, 2, 3, 4, 5), "real": (1, 2, 3), "many": (33, 40, 64, 65, 130)}
-"""Sequences of a step."""
+STEP_COUNTS = {"small": (*(1,) * 12, 2, 2, 3, 4, 5, 6), "real": FEW_STEPS, "many": FEW_STEPS}
+"""Without gaps: shrinking takes steps away one by one."""
+SIZES = {"small": (1, 2, 3, 4, 5), "real": (1, 2, 3), "many": (1, 2, 3, 4, 5, 5, 5, 5)}
+"""Sequences of a step that are drawn."""
+TOTALS = {"small": (0,), "real": (0,), "many": (33, 40, 64, 65, 130)}
+"""Sequences of a step, no fewer than are drawn: further ones are like these, with blocks and tokens of their own."""
 IDLE = 0
 """A step without work: one sequence without rows in a prompt, a placeholder's row in a decode."""
 
@@ -83,7 +86,7 @@ def _tier(draw: st.DrawFn, profile: Profile) -> str:
 def _steps(draw: st.DrawFn, path: Path, config: Config, tier: str, count: int) -> tuple[tuple[Sequence, ...], ...]:
     """So many steps, each with a number of sequences of its own: buffers grow and shrink."""
     sizes = SIZES[tier] if count == 1 else (*SIZES[tier], IDLE)
-    strategy = steps(Scope.of(path, config, tier), sizes)
+    strategy = steps(Scope.of(path, config, tier), sizes, TOTALS[tier])
     return tuple(draw(strategy) for _ in range(count))
 
 

@@ -30,7 +30,7 @@ SMALL_CONSTANTS = Tier(
     ratios=(1, 2, 4, 8, 3),
     window_sizes=(2, 3, 4, 5, 8, 1),
     surpluses=(0, 1, 2, 3, 5, 9),
-    max_model_lens=(16, 32, 64, 33, 40, 128, 129, 260, 7),
+    max_model_lens=(16, 32, 64, 33, 40, 128, 129, 260, 7, 256),
 )
 
 TIER_CONSTANTS = {

@@ -27,6 +27,13 @@ MULTIPLES = (1, 2, 3)
 DRAFT_ROOM = (1, 2, 3)
 """Drafts past the window: W + drafts is where a ring without room for them loses a key."""
 
+DEPTHS = (4_096, 65_536)
+"""Long histories: between the last multiple and a max_model_len far behind it there is no boundary of a formula."""
+
+BETWEEN, FAR_BETWEEN = 8, 2
+"""One length in so many lies between two marks; between marks that are over ``FAR`` apart."""
+FAR = 1_000
+
 
 @lru_cache(maxsize=512)
 def _below(count: int) -> st.SearchStrategy[int]:
@@ -52,7 +59,7 @@ def clipped(values: Iterable[int], low: int, high: int) -> list[int]:
 def length_marks(config: Config, chunk: int) -> tuple[int, ...]:
     """Lengths, tokens, at the boundaries: {0, 1, m - 1, m, m + 1} for every m that the formulas step by, ascending.
 
-    m: multiples of block size, W and B; W + drafts; every ratio; 2p; the longest chunk; max_model_len.
+    m: multiples of block size, W and B; W + drafts; every ratio; 2p; the longest chunk; max_model_len and depths below.
     """
     steps = (config.block_size, config.window_size, config.swa_block_size)
     middles = {step * multiple for step in steps for multiple in MULTIPLES}
@@ -60,13 +67,20 @@ def length_marks(config: Config, chunk: int) -> tuple[int, ...]:
     middles.update(config.dense_ratios)
     middles.update(config.sparse_ratios)
     middles.update((2 * config.cp_size, chunk, config.max_model_len))
+    middles.update(depth for depth in DEPTHS if depth < config.max_model_len)
     near = {middle + side for middle in middles for side in (-1, 0, 1)}
     return tuple(sorted(near | {0, 1}))
 
 
 def draw_length(draw: st.DrawFn, marks: Iterable[int], low: int, high: int) -> int:
-    """A length in [low, high]: mostly one of the marks, sometimes any; shrinks to the smallest."""
-    anywhere = chance(draw, 1, 8)
-    if anywhere:
-        return low + draw(_below(high - low + 1))
-    return pick(draw, clipped(marks, low, high))
+    """A length in [low, high]: mostly one of the marks, sometimes one behind it; shrinks to the smallest.
+
+    A length has one way to be drawn: as a mark and what lies behind it. Shrinking can lower each alone, and a mark of
+    large constants is the mark in its place among small ones.
+    """
+    places = clipped(marks, low, high)
+    number = draw(_below(len(places)))
+    gap = (*places, high + 1)[number + 1] - places[number]
+    share = FAR_BETWEEN if gap > FAR else BETWEEN
+    behind = draw(_below(share * gap)) - (share - 1) * gap
+    return places[number] + max(0, behind)

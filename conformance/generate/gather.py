@@ -42,7 +42,7 @@ def draw_varlen(draw: st.DrawFn, config: Config, sequences: Items[Sequence], gat
     rejected: list[int | None] = [None] * len(accepted)
     for sequence, place in zip(sequences, gather.remap, strict=True):
         most = sequence.seqlen_k - sequence.seqlen_q if fits_the_pools(config, sequence) else 0
-        drawn = pick(draw, (0, 1, 2, 4))
+        drawn = pick(draw, (0, 1, 2, 4, most))
         if place >= 0:  # of several that continue from one row, none may lose more than it has
             before = rejected[place]
             rejected[place] = min(most, drawn if before is None else before)

@@ -15,7 +15,9 @@ from .draws import pick
 
 REGISTERED = (broken_shapes, broken_int32, broken_out)
 """Modules that fill ``BREAKERS`` when imported, in the order of the conditions."""
-FEW_PLACES = frozenset({"P-INT32:pivot", "P-INT32:window-total", "P-OUT:mis-spaced", "P-OUT:overlapping"})
+FEW_PLACES = frozenset(
+    {"P-INT32:draft", "P-INT32:pivot", "P-INT32:window-total", "P-OUT:mis-spaced", "P-OUT:overlapping"}
+)
 """Ways that few cases offer a place for: drawn four times as often."""
 
 

@@ -119,9 +119,10 @@ def _valid_start(draw: st.DrawFn, scope: Scope, q_start: int, seqlen_k: int) -> 
     """swa_valid_start: none, below the window, inside it, in the chunk, past the row, past the chunk, past int32."""
     some = chance(draw, 4 if scope.path == "prompt" else 1, 6)
     history = q_start - scope.config.window_size
-    places = (
-        *(history - 1, history, history + 1, q_start - 1, q_start, q_start + 1, q_start + 2, (q_start + seqlen_k) // 2),
-        *(seqlen_k - 1, seqlen_k, seqlen_k + 1, seqlen_k + scope.config.window_size, INT32_MAX + 2),
+    places = (  # those that a short sequence has not are last, so that the others keep their numbers
+        *(q_start, q_start + 1, q_start + 2, (q_start + seqlen_k) // 2, seqlen_k, seqlen_k + 1),
+        *(seqlen_k + scope.config.window_size, INT32_MAX + 2, seqlen_k - 1, q_start - 1),
+        *(history + 1, history, history - 1),
     )
     place = pick(draw, [place for place in places if place >= 0])
     return place if some else 0
