@@ -125,7 +125,7 @@ class WrongByLuck(Wrong):
     in_place = False
 
     def after(self, request: Request, fields: Fields) -> None:
-        if draw() % 3 == 1:
+        if draw() % 3 == 0:
             spoil_position(fields)
 
 

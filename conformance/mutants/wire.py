@@ -20,6 +20,8 @@ Spoil = Callable[[bytes, Build], bytes]
 """The right answer as a frame, and the batch that it answers, to the bytes that are written in its place."""
 SPOILS: dict[str, Spoil] = {}
 """By mutant."""
+MOST_SEQUENCES = 4
+"""Of a batch whose answer is spoilt."""
 
 
 def program(declared: str, stands_for: str, kind: str = "WIRE") -> Callable[[Spoil], Spoil]:
@@ -173,7 +175,7 @@ def floods_stderr(answer: bytes, build: Build) -> bytes:
 
 
 def spoilt(name: str, answer: bytes, build: Build) -> bytes:
-    """What a mutant writes in place of ``answer``: something wrong at batches with a placeholder, else the answer."""
-    if not any(sequence.is_placeholder for sequence in build.sequences):
+    """What a mutant writes: something wrong at small batches with a placeholder, else the answer."""
+    if len(build.sequences) > MOST_SEQUENCES or not any(sequence.is_placeholder for sequence in build.sequences):
         return answer
     return SPOILS[name](answer, build)
