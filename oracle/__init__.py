@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from .batch import expected_fields
+from .container import PROMISES
 from .declaration import EXPANSIONS, Cell, Field, Layout, flat_key
 from .errors import (
     Int32Error,
@@ -42,6 +43,7 @@ __all__ = [
     "FORMULAS",
     "PATHS",
     "PRECONDITIONS",
+    "PROMISES",
     "SEQUENCE_ARRAYS",
     "Cell",
     "ExpectedField",

@@ -54,6 +54,8 @@ class Campaign:
     failures: Failures = field(default_factory=Failures)
     cases: int = 0
     cells: int = 0
+    containers: int = 0
+    """Cases of which a container was held to its promises."""
     seconds: float = 0.0
     known_seen: dict[str, KnownFailure] = field(default_factory=dict)
     """Entries of the known failures by the signature of what they covered."""
@@ -84,6 +86,7 @@ class Campaign:
         """
         self.cases += 1
         self.cells += outcome.cells
+        self.containers += outcome.container
         self.unsupported.update(outcome.unsupported)
         if not outcome.ran:
             self.verdicts[Verdict.UNSUPPORTED] += 1

@@ -259,6 +259,8 @@ class CaseCounts:
     """Cases of steps that were left out: the subject claims to check none of the preconditions that they break."""
     known: int = 0
     cells: int = 0
+    containers: int = 0
+    """Cases of which a container was held to its promises."""
     signatures: Counter[str] = field(default_factory=Counter)
     """Findings that no entry knows."""
 
@@ -271,7 +273,8 @@ class CaseCounts:
         """``12 passed, 0 failed, 1 unsupported``."""
         text = f"{self.passed} passed, {self.failed} failed, {self.unsupported} unsupported"
         text += f", {self.outside} outside the claims" if self.outside else ""
-        return text + (f", {self.known} known" if self.known else "")
+        text += f", {self.known} known" if self.known else ""
+        return text + (f"; containers: {self.containers} checked" if self.containers else "")
 
 
 OnCase = Callable[[Path | None, Case, Outcome], None]
@@ -298,6 +301,7 @@ def run_cases(
             break
         run.known.saw(case, ran=outcome.ran)
         counts.cells += outcome.cells
+        counts.containers += outcome.container
         if outcome.findings:
             run.failing[case_id(case)] = {str(finding.identity) for finding in outcome.findings}
         new = report_findings(run, file, case, outcome, examine=examine)

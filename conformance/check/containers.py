@@ -1,220 +1,280 @@
-"""What must hold of a container of fields (SPEC.md section 11), checked on any object with the container's methods.
+"""What must hold of a container of fields (SPEC.md chapter 11), checked on any subject's by the oracle's model of it.
 
-``to_flatten_dict``, ``from_flatten_dict``, ``recursive_copy_``, ``get_clean_list``, ``compute_attn_info``,
-``get_mask_view``, ``get_consumer_view``. Tensors are torch's. Every violation is a
-:class:`inputmeta.conformance.check.relations.RelationError` that names the field.
+:func:`inspector_of` says how the container of a subject is inspected, :func:`inspect` does it where the container is,
+which for a subject in a worker is that process. Every promise is checked by itself; one that is broken is
+:class:`Broken`, by the number of its decision (:data:`inputmeta.oracle.PROMISES`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import dataclasses
+import math
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple, cast
 
-import torch
+import numpy as np
 
 from inputmeta import oracle
-from inputmeta.conformance.check.relations import require
-from inputmeta.oracle.sliding_window import Pivots, expand_pivots
-from inputmeta.oracle.units import KeyRow, Token
-from inputmeta.oracle.views import consumer_view
+from inputmeta.conformance.cases.request import Request
+from inputmeta.conformance.check.broadcasts import broadcast_delivers, broadcast_fills, broadcast_refuses
+from inputmeta.conformance.check.promises import (
+    Container,
+    ContainerSubject,
+    PromiseError,
+    Snapshot,
+    attributes,
+    has,
+    leaves,
+    require,
+    same,
+    spare,
+    tensors,
+    values,
+    with_values,
+)
+from inputmeta.conformance.check.tensors import cells, disturb, is_tensor, on_host, plain, shares
+from inputmeta.conformance.check.view_promises import (
+    consumer_view_is_the_oracles,
+    images_follow,
+    mask_view_is_the_oracles,
+)
+from inputmeta.conformance.subjects.base import SubjectError
+from inputmeta.conformance.subjects.frames import error_text
+from inputmeta.oracle import container as model
 
-Container = Any
-Snapshot = dict[str, tuple[int, object]]
-
-
-def leaves(container: Container) -> dict[str, object]:
-    """Every attribute by flat key, read from the object itself and not through its own ``to_flatten_dict``."""
-    flat: dict[str, object] = {}
-    for name, value in vars(container).items():
-        if isinstance(value, dict) and value:
-            flat.update((f"{name}.{key}", item) for key, item in value.items())
-        elif value is not None:
-            flat[name] = value
-    return flat
-
-
-def snapshot(container: Container) -> Snapshot:
-    """Identity and a copy of the value of every attribute."""
-    return {key: (id(value), frozen(value)) for key, value in leaves(container).items()}
-
-
-def frozen(value: object) -> object:
-    """A copy that later writes do not reach."""
-    return value.clone() if isinstance(value, torch.Tensor) else value
-
-
-def same(one: object, other: object) -> bool:
-    """Equal tensors of one dtype, or equal plain values of one type."""
-    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
-        return one.dtype == other.dtype and torch.equal(one, other)
-    return type(one) is type(other) and one == other
+MOST_CELLS = 2**16
+"""Of a batch whose container is inspected, expansions included: promises do not depend on size."""
 
 
-def unchanged(container: Container, before: Snapshot, what: str) -> None:
-    """Nothing of the container was replaced or written since ``before``."""
-    after = leaves(container)
-    require(after.keys() == before.keys(), f"{what}: fields {sorted(after.keys() ^ before.keys())} came or went")
-    for key, (identity, value) in before.items():
-        require(id(after[key]) == identity, f"{what}: {key} is another object")
-        require(same(after[key], value), f"{what}: {key} was written")
+class Broken(NamedTuple):
+    """A promise that is not kept."""
+
+    number: str
+    """I-…, the decision that says what is promised."""
+    kind: str
+    """The promise in a word: ``flatten``, ``copy``, …"""
+    key: str | None
+    """Flat key at fault, if it is one alone."""
+    detail: str
 
 
-def flattens_and_folds(container: Container) -> None:
-    """One level is opened, an empty dict stays itself, and folding gives back the same objects."""
-    flat = container.to_flatten_dict()
-    require(flat == {} or all(not (isinstance(v, dict) and v) for v in flat.values()), "a dict level stayed closed")
-    wanted = leaves(container)
-    require(flat.keys() == wanted.keys(), f"to_flatten_dict: keys {sorted(flat.keys() ^ wanted.keys())} differ")
-    back = leaves(type(container).from_flatten_dict(flat))
-    require(back.keys() == wanted.keys(), f"from_flatten_dict: keys {sorted(back.keys() ^ wanted.keys())} differ")
-    for key, value in wanted.items():
-        require(flat[key] is value or flat[key] == value, f"to_flatten_dict: {key} is another object")
-        require(same(back[key], value), f"from_flatten_dict: {key} differs")
+class Inspected(NamedTuple):
+    """What an inspection of one container gave."""
+
+    kept: tuple[str, ...]
+    """Kinds of the promises that were checked and kept."""
+    broken: tuple[Broken, ...]
+
+
+Inspect = Callable[[Request], Inspected]
+
+
+def inspector_of(subject: object) -> Inspect | None:
+    """How the container of a subject is inspected; None: it has none.
+
+    A subject that answers for another process has ``inspect_container``, a callable or None.
+    """
+    if hasattr(subject, "inspect_container"):
+        found: Inspect | None = subject.inspect_container
+        return found
+    return partial(inspect, cast(ContainerSubject, subject)) if has(subject, "container") else None
+
+
+def inspectable(request: Request) -> bool:
+    """Whether a batch is small enough for its container to be inspected."""
+    shapes = oracle.field_shapes(request.path, request.config, request.sequences)
+    return sum(math.prod(shape) for _, shape in shapes.values()) <= MOST_CELLS
+
+
+def inspect(subject: ContainerSubject, request: Request) -> Inspected:
+    """Hold a subject's container of a valid batch to what it promises; nothing is checked of one on a device."""
+    kept: list[str] = []
+    broken: list[Broken] = []
+    for number, kind, check in promises(subject, request):
+        try:
+            check()
+        except PromiseError as error:
+            broken.append(Broken(number, kind, error.key, str(error)))
+        except SubjectError:
+            raise
+        except (Exception, SystemExit) as error:  # a stranger's container may raise anything
+            broken.append(Broken(number, kind, None, f"raised {error_text(error)[:200]}"))
+        else:
+            kept.append(kind)
+    return Inspected(tuple(kept), tuple(broken))
+
+
+Promise = tuple[str, str, Callable[[], None]]
+
+
+def promises(subject: ContainerSubject, request: Request) -> Iterator[Promise]:
+    """Number, kind and check of what a subject's container of a batch promises, by the methods that are there."""
+    try:
+        container = subject.container(request)
+        device = any(not on_host(tensor) for tensor in tensors(leaves(container)).values())
+    except SubjectError:
+        raise
+    except (Exception, SystemExit) as error:
+        yield "I-40", "container", raising(error)
+        return
+    if device:
+        return
+
+    def new() -> Container:
+        return subject.container(request)
+
+    if has(container, "to_flatten_dict"):
+        yield "I-39", "flatten", lambda: flattens(container)
+        if has(container, "from_flatten_dict"):
+            yield "I-40", "fold", lambda: folds_back(container)
+    if has(container, "recursive_copy_"):
+        yield "I-46", "copy", lambda: copies_in_place(new(), container)
+        yield "I-46", "misfit", lambda: refuses_misfits(new, container)
+    if has(subject, "expand"):
+        yield "I-47", "compute", lambda: computes_once(subject, container, request)
+        if has(container, "get_clean_list"):
+            yield "I-47", "clean", lambda: computes_again_after_a_clean(subject, new(), request)
+    yield from view_promises(subject, container, request)
+    if has(subject, "broadcast"):
+        yield "I-41", "broadcast", lambda: broadcast_delivers(subject, container)
+        yield "I-41", "receiver", lambda: broadcast_fills(subject, container, new())
+        yield "I-40", "unsent", lambda: broadcast_refuses(subject, container, new())
+
+
+def raising(error: BaseException) -> Callable[[], None]:
+    """A check that raises what making the container raised."""
+
+    def check() -> None:
+        raise error
+
+    return check
+
+
+def view_promises(subject: ContainerSubject, container: Container, request: Request) -> Iterator[Promise]:
+    """The views of a truncated prompt, and what a model that reads images adds to the container."""
+    mode = request.config.yoco_mode if request.path == "prompt" else "off"
+    if mode == "mask" and has(container, "get_mask_view"):
+        yield "I-23", "mask-view", lambda: mask_view_is_the_oracles(subject, container, request)
+    if mode == "compact" and has(container, "get_consumer_view"):
+        yield "I-23", "consumer-view", lambda: consumer_view_is_the_oracles(subject, container, request)
+    if has(subject, "image_container"):
+        yield "I-48", "images", lambda: images_follow(subject, request)
+
+
+def flattens(container: Container) -> None:
+    """I-39, I-40: the flat dict is the model's, of the container's own memory; other values are passed as they are."""
+    before = Snapshot(container, "to_flatten_dict")
+    for case in (container, unusual(container)):
+        own, flat = leaves(case), case.to_flatten_dict()
+        same({key: plain(value) for key, value in flat.items()}, model.flatten(values(case)), "to_flatten_dict")
+        for key, value in own.items():
+            kept = shares(flat[key], value) if is_tensor(value) else flat[key] is value or not isinstance(value, dict)
+            require(kept, f"to_flatten_dict: {key} is another object than the field's", key)
+    before.unchanged()
+
+
+def folds_back(container: Container) -> None:
+    """I-39, I-40: a container made of a flat dict has what the model folds it to, of the same memory."""
+    for case in (container, unusual(container)):
+        flat = case.to_flatten_dict()
+        back = type(container).from_flatten_dict(dict(flat))
+        wanted = model.fold({key: plain(value) for key, value in flat.items()}, tuple(attributes(case)))
+        same(values(back), wanted, "from_flatten_dict")
+        for key, value in tensors(leaves(back)).items():
+            require(shares(flat[key], value), f"from_flatten_dict: {key} is a copy", key)
+
+
+def unusual(container: Container) -> Container:
+    """The container with an empty dict, a dict in a dict, and no value where it has a tensor."""
+    some = next(iter(tensors(leaves(container)).values()), None)
+    gone = next((name for name, value in attributes(container).items() if is_tensor(value)), None)
+    changes: dict[str, Any] = {} if gone is None else {gone: None}
+    odd: tuple[Any, ...] = ({}, {"4": {"a": some, "b": {}}, "8": some})
+    return with_values(container, changes | dict(zip(spare(container), odd, strict=False)))
 
 
 def copies_in_place(target: Container, source: Container) -> None:
-    """``recursive_copy_`` moves values and neither addresses nor scalars; the source stays as it was."""
-    before, kept = leaves(target), snapshot(source)
-    addresses = {key: value.data_ptr() for key, value in before.items() if isinstance(value, torch.Tensor)}
-    scalars = {key: value for key, value in before.items() if not isinstance(value, torch.Tensor)}
-    target.recursive_copy_(source)
-    after, wanted = leaves(target), leaves(source)
-    for key, address in addresses.items():
-        value = after[key]
-        require(isinstance(value, torch.Tensor) and value.data_ptr() == address, f"recursive_copy_: {key} moved")
-        require(same(value, wanted[key]), f"recursive_copy_: {key} was not copied")
-    for key, value in scalars.items():
-        require(after[key] == value, f"recursive_copy_: the scalar {key} was copied")
-    unchanged(source, kept, "recursive_copy_ source")
-
-
-def computes_again_after_a_clean(container: Container, config: object, expansions: frozenset[str]) -> None:
-    """``compute_attn_info`` is idempotent, and after the clean list was set to None it gives the same again."""
-    container.compute_attn_info(config, expansions=expansions)
-    first = snapshot(container)
-    container.compute_attn_info(config, expansions=expansions)
-    unchanged(container, first, "compute_attn_info a second time")
-    for name in container.get_clean_list():
-        setattr(container, name, None)
-    container.compute_attn_info(config, expansions=expansions)
-    again = leaves(container)
-    require(again.keys() == first.keys(), f"after a clean: fields {sorted(again.keys() ^ first.keys())} differ")
-    for key, (_, value) in first.items():
-        require(same(again[key], value), f"after a clean: {key} differs")
-
-
-def mask_view_is_a_view(container: Container, config: object) -> None:
-    """The mask view swaps the pivots, clears their expansion, shares the rest, and leaves the original alone."""
-    before = snapshot(container)
-    view = container.get_mask_view()
-    require(view.kv_swa_full_index_pivots is container.yoco_mask_swa_index_pivots, "mask view: pivots not swapped")
-    require(view.kv_swa_full_index is None, "mask view: kv_swa_full_index is still that of the full pivots")
-    shares_all_but(view, container, {"kv_swa_full_index_pivots", "kv_swa_full_index"}, "mask view")
-    expands_its_own_pivots(view, config, "mask view")
-    unchanged(container, before, "mask view")
-
-
-COMPACT = (
-    "total_q",
-    "cu_seqlens_q",
-    "query_indices",
-    "positions",
-    "slot_mapping_store_swa",
-    "ks",
-    "ke",
-    "kv_ca_index_offset_len",
-)
-"""Fields that stand in the consumer view under their own names (without CP)."""
-CLEARED = ("kv_ca_index", "kv_ca_index_len", "klen", "kv_swa_full_index")
-
-
-def consumer_view_is_a_view(container: Container, config: object) -> None:
-    """The consumer view has the compact fields in place (I-23), expands anew, and leaves the original alone."""
-    before = snapshot(container)
-    view = container.get_consumer_view()
-    for name in CLEARED:
-        require(getattr(view, name) is None, f"consumer view: {name} is still that of the full layout")
-    require(
-        view.kv_swa_full_index_pivots is container.yoco_consumer_swa_index_pivots, "consumer view: pivots not swapped"
-    )
-    if container.yoco_consumer_mirror_cp_index is None:
-        for name in COMPACT:
-            compact = getattr(container, f"yoco_consumer_{name}")
-            require(same_buckets(getattr(view, name), compact), f"consumer view: {name} is not the compact one")
-    else:
-        consumer_mirror_is_in_place(view, container)
-    rows_match(view)
-    expands_its_own_pivots(view, config, "consumer view")
-    unchanged(container, before, "consumer view")
-
-
-def consumer_view_is_the_oracles(container: Container, sequences: Sequence[oracle.SequenceMetadata]) -> None:
-    """The consumer view holds, field by field, what the oracle makes of the container's own fields (I-23, I-24)."""
-    full_mask = [not sequence.is_placeholder for sequence in sequences for _ in range(sequence.seqlen_q)] or [False]
-    fields = {key: value for key, value in plain(container).items() if key.partition(".")[0] in oracle.FIELDS}
-    got = plain(container.get_consumer_view())
-    for key, wanted in consumer_view(fields, full_mask).items():
-        require(got.get(key) == wanted, f"consumer view: {key} is {got.get(key)}, the oracle says {wanted}")
-
-
-def plain(container: Container) -> dict[str, object]:
-    """The attributes by flat key; tensors as lists of rows."""
-    return {
-        key: value.tolist() if isinstance(value, torch.Tensor) else value for key, value in leaves(container).items()
-    }
-
-
-def consumer_mirror_is_in_place(view: Container, container: Container) -> None:
-    """With CP the consumer view holds the second mirror: indices and key ranges swapped, positions gathered."""
-    for name in ("cp_mirror_len", "cu_seqlens_q", "total_q"):
-        source = "yoco_consumer_" + name
-        require(same_buckets(getattr(view, name), getattr(container, source)), f"consumer view: {name} not swapped")
-    for name in ("mirror_cp_index", "mirror_cp_reverse_index"):
-        require(getattr(view, name) is getattr(container, f"yoco_consumer_{name}"), f"consumer view: {name}")
-    for name in ("ks", "ke"):
-        require(
-            same_buckets(getattr(view, name), getattr(container, f"yoco_consumer_mirror_{name}")),
-            f"consumer view: {name} is not of the second mirror",
+    """I-46, I-40: every tensor's cells are the source's, at the address that it had; scalars and inner dicts stay."""
+    nested = next(spare(source), None)
+    if nested is not None:
+        target, source = (
+            with_values(container, {nested: {"4": {"a": np.full(2, number, dtype=np.int32)}}})
+            for number, container in enumerate((target, source))
         )
-    require(view.positions_cp is container.yoco_consumer_positions, "consumer view: positions_cp")
-    index = view.mirror_cp_index.long()
-    gathered = torch.where(index >= 0, view.positions_cp[index.clamp(min=0)], 0).to(torch.int32)
-    require(torch.equal(view.positions, gathered), "consumer view: positions are not positions_cp gathered")
+    held = tensors(leaves(target))
+    apart = not any(shares(value, other) and value.shape[0] for value, other in pairs(held, tensors(leaves(source))))
+    require(apart, "container: two containers of one batch share their memory")
+    for value in held.values():
+        disturb(value)
+    for name in model.DEFAULTS:
+        if type(getattr(target, name, None)) is int:
+            setattr(target, name, getattr(target, name) + 76)
+    before = Snapshot(source, "recursive_copy_ source")
+    wanted = model.copied(model.flatten(values(target)), model.flatten(values(source)))
+    target.recursive_copy_(source)
+    same(model.flatten(values(target)), wanted, "recursive_copy_")
+    after = leaves(target)
+    for key, value in held.items():
+        require(shares(after[key], value), f"recursive_copy_: {key} moved to another address", key)
+    before.unchanged()
 
 
-def rows_match(view: Container) -> None:
-    """Query-aligned fields of a view have as many rows as its layout."""
-    rows = view.positions.shape[0]
-    for name in ("valid_token_mask", "query_indices"):
-        require(getattr(view, name).shape[0] == rows, f"consumer view: {name} has not the {rows} rows of positions")
+def pairs(one: dict[str, Any], other: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
+    """The values of two flat dicts under the same key."""
+    return ((value, other[key]) for key, value in one.items() if key in other)
 
 
-def same_buckets(one: object, other: object) -> bool:
-    """Same object, or dicts of the same objects, or equal scalars."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(one[key] is other[key] for key in one)
-    return one is other or (not isinstance(one, torch.Tensor) and one == other)
+def refuses_misfits(new: Callable[[], Container], source: Container) -> None:
+    """I-46: a tensor that is shorter, of another dtype, or one side's alone is refused, and nothing is copied."""
+    names = [name for name, value in attributes(source).items() if is_tensor(value) and value.shape[0]]
+    if not names:
+        return
+    name = names[-1]
+    value = getattr(source, name)
+    flipped = next((v for v in attributes(source).values() if is_tensor(v) and v.dtype != value.dtype), None)
+    misfits = {"shorter": value[:-1], "missing": None}
+    misfits |= {} if flipped is None else {"of another dtype": flipped}
+    target = new()
+    for tensor in tensors(leaves(target)).values():
+        disturb(tensor)
+    before = Snapshot(target, "recursive_copy_, refused")
+    for what, misfit in misfits.items():
+        for mine, yours in ((misfit, value), (value, misfit)):
+            taken = not refused(with_values(target, {name: mine}), with_values(source, {name: yours}))
+            require(not taken, f"recursive_copy_: {name} is {what} and was taken", name)
+    before.unchanged()
 
 
-def shares_all_but(view: Container, container: Container, names: set[str], what: str) -> None:
-    """Every attribute but ``names`` is the original's own object."""
-    for name, value in vars(container).items():
-        if name not in names:
-            require(getattr(view, name) is value, f"{what}: {name} is not shared")
+def refused(target: Container, source: Container) -> bool:
+    """Whether a copy raises ValueError."""
+    try:
+        target.recursive_copy_(source)
+    except ValueError:
+        return True
+    return False
 
 
-def expands_its_own_pivots(view: Container, config: object, what: str) -> None:
-    """``kv_swa_full_index`` of a view is the expansion of its own pivots, mirrored if the view is."""
-    view.compute_attn_info(config, expansions=frozenset({"kv_swa_full_index"}))
-    expanded = view.kv_swa_full_index.tolist()
-    pivots = [Pivots(KeyRow(a), Token(b), KeyRow(c), Token(d)) for a, b, c, d in view.kv_swa_full_index_pivots.tolist()]
-    window = view.kv_swa_full_index.shape[1]
-    index = None if view.mirror_cp_index is None else view.mirror_cp_index.tolist()
-    if view.total_q == 0:
-        wanted = [[-1] * window for _ in expanded]
-    elif index is None:
-        wanted = [expand_pivots(row, Token(window)) for row in pivots]
-    else:
-        wanted = [expand_pivots(pivots[row], Token(window)) if row >= 0 else [-1] * window for row in index]
-    for row, (got, want) in enumerate(zip(expanded, wanted, strict=True)):
-        require(got == want, f"{what}: kv_swa_full_index row {row} is {got}, its pivots give {want}")
+def computes_once(subject: ContainerSubject, container: Container, request: Request) -> None:
+    """I-47: what is there already is left as it is."""
+    before = Snapshot(container, "compute_attn_info a second time")
+    subject.expand(container, request)
+    before.unchanged()
+
+
+def computes_again_after_a_clean(subject: ContainerSubject, container: Container, request: Request) -> None:
+    """I-47: a cleaned container makes the same again, though the memory that it let go has been written to since."""
+    listed = frozenset(container.get_clean_list())
+    lacks = sorted(frozenset(model.CLEAN_LIST) & attributes(container).keys() - listed)
+    require(not lacks, f"get_clean_list: {', '.join(lacks)} not in it", lacks[0] if lacks else None)
+    before = values(container)
+    stay = {name for name, value in attributes(container).items() if is_tensor(value)} - listed
+    kept_memory = [cells(getattr(container, name)) for name in stay]
+    for name in sorted(listed & attributes(container).keys()):
+        for tensor in tensors(model.flatten({name: getattr(container, name)})).values():
+            memory = cells(tensor)
+            if not any(np.shares_memory(memory, other) for other in kept_memory):
+                disturb(tensor)
+        setattr(container, name, None)
+    subject.expand(container, dataclasses.replace(request, out=None))
+    same(values(container), before, "compute_attn_info after a clean")

@@ -67,7 +67,8 @@ def formula_lines(finding: Finding, case: Case) -> Iterator[str]:
         field = declared(finding.key)
         shape = field.layout(case.path, oracle_config(case.config)).shape
         yield f"  field    {finding.key}  {field.dtype}[{', '.join(shape)}]"
-    text = oracle.FORMULAS.get(finding.formula) or oracle.PRECONDITIONS.get(finding.formula)
+    texts = oracle.FORMULAS | oracle.PRECONDITIONS | oracle.PROMISES
+    text = texts.get(finding.formula)
     if text:
         first, *rest = text.splitlines()
         yield f"  formula  {finding.formula}  {first}"

@@ -20,6 +20,7 @@ from inputmeta.conformance.cases.model import Case
 from inputmeta.conformance.cases.request import Request, step_request
 from inputmeta.conformance.check.buffers import PATTERNS, Arena, Shapes
 from inputmeta.conformance.check.compare import Wanted, compare_field, compare_fields, finding
+from inputmeta.conformance.check.inspection import inspected
 from inputmeta.conformance.check.kept import NOTHING_KEPT, Kept, change_text
 from inputmeta.conformance.check.refusals import NotBuilt, ask, check_refusal, offered_shapes
 from inputmeta.conformance.check.relations import RelationError, relations_of
@@ -43,6 +44,8 @@ class Outcome:
     """Defined cells compared, of one pass."""
     keys: set[str] = field(default_factory=set)
     """Flat keys compared."""
+    container: bool = False
+    """Whether a container of a step was held to what it promises (SPEC.md chapter 11)."""
     broken: dict[int, frozenset[str]] = field(default_factory=dict)
     """Preconditions that a step breaks, for one of which it must be refused."""
     outside: dict[int, frozenset[str]] = field(default_factory=dict)
@@ -140,6 +143,9 @@ def run_case(case: Case, subject: Subject) -> Outcome:
         outcome.add(run_pass(subject, valid, None))
         if not outcome.findings:
             outcome.add([found for step in valid for found in contradictions(subject, step)])
+        if not outcome.findings:
+            outcome.container, found_on_it = inspected(subject, [(step.index, step.request) for step in valid])
+            outcome.add(found_on_it)
     return outcome
 
 

@@ -68,13 +68,14 @@ class Signature(NamedTuple):
     verdict: str
     path: str
     formula: str
-    """Formula, precondition, or relation between builds; ``-`` without an answer to a valid batch."""
+    """Formula, precondition, relation between builds, or promise of a container (I-…); ``-`` without an answer to a
+    valid batch."""
     field: str
     """Declared name; ``-`` for the step as a whole."""
     kind: str
     """``value``, or what is wrong with the field's form (:data:`FORMS`), or what a refusal names wrongly (``sequence``,
-    ``field``), or how the subject failed to answer (``SIGSEGV``, ``timeout``, ``raised``); ``-`` where the verdict
-    says all."""
+    ``field``), or the promise of a container (``copy``, ``flatten``, …), or how the subject failed to answer
+    (``SIGSEGV``, ``timeout``, ``raised``); ``-`` where the verdict says all."""
 
     def __str__(self) -> str:
         """The parts between colons."""
@@ -91,7 +92,7 @@ class Signature(NamedTuple):
         if len(parts) != len(cls._fields):
             raise ValueError("want VERDICT:PATH:FORMULA:FIELD:KIND")
         found = cls(*parts)
-        formulas = {"-", *oracle.FORMULAS, *oracle.PRECONDITIONS, *RELATIONS}
+        formulas = {"-", *oracle.FORMULAS, *oracle.PRECONDITIONS, *RELATIONS, *oracle.PROMISES}
         if found.verdict not in set(Verdict) - NO_FAILURES:
             raise ValueError(f"{found.verdict} is no verdict on a failure")
         for what, known in (("path", oracle.PATHS), ("formula", formulas), ("field", {"-", *oracle.FIELDS})):
@@ -147,7 +148,7 @@ class Finding:
     compared: int = 0
     kind: str = ""
     """``value``, or what is wrong with the form of a field: missing, type, dtype, shape; or what a refusal names
-    wrongly: sequence, field; empty for other verdicts."""
+    wrongly: sequence, field; or the promise that a container does not keep; empty for other verdicts."""
     frames: tuple[str, ...] = field(default=(), compare=False)
     """Where the subject raised: its last frames, the innermost last."""
     code: str = ""

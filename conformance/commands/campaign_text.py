@@ -42,6 +42,7 @@ def summary(campaign: Campaign) -> str:
     """One line a campaign, and one for what the subject does not claim."""
     speed = f"{campaign.cases} cases in {campaign.seconds:.1f} s, {campaign.cells} cells compared"
     line = f"{speed}: {verdict_counts(campaign)}"
+    line += f"; containers: {campaign.containers} checked" if campaign.containers else ""
     if campaign.unsupported:
         names = ", ".join(f"{name} ({count})" for name, count in sorted(campaign.unsupported.items()))
         line += f"\nnot claimed by {campaign.subject.name}, in cases: {names}"

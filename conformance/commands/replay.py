@@ -69,7 +69,8 @@ def run_files(run: Run, loaded: list[tuple[Path, Case]]) -> int:
         elif not outcome.findings:
             left = f"; not claimed: {outcome.left_out}" if outcome.left_out else ""
             compared = f"{outcome.steps} steps, {len(outcome.keys)} fields, {outcome.cells} cells"
-            remark(f"PASS {path}: {refused_text(outcome, compared)}{left}")
+            container = "; container checked" if outcome.container else ""
+            remark(f"PASS {path}: {refused_text(outcome, compared)}{container}{left}")
 
     counts = run_cases(run, loaded, examine=False, on_case=tell)
     passing = run.known.passing()

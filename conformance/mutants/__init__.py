@@ -7,13 +7,26 @@ verdict or were missed. A mutant is a subject, ``--subject mutant:NAME``, or a p
 
 from __future__ import annotations
 
-from inputmeta.conformance.mutants import classes, devices, forms, formulas, history, memory, processes, refusals, wire
+from difflib import get_close_matches
+
+from inputmeta.conformance.mutants import (
+    classes,
+    containers,
+    devices,
+    forms,
+    formulas,
+    history,
+    memory,
+    processes,
+    refusals,
+    wire,
+)
 from inputmeta.conformance.mutants.mutant import MUTANTS, Mutant
 from inputmeta.conformance.subjects.base import Subject, SubjectError
 
 __all__ = ["MUTANTS", "Mutant", "mutant_subject"]
 
-_MODULES = (formulas, classes, forms, memory, refusals, history, processes, devices, wire)
+_MODULES = (formulas, classes, containers, forms, memory, refusals, history, processes, devices, wire)
 """Importing them enters their mutants."""
 
 
@@ -25,7 +38,9 @@ def mutant_subject(name: str) -> Subject:
     """
     mutant = MUTANTS.get(name)
     if mutant is None:
-        raise SubjectError(f"mutant {name}: none of {', '.join(sorted(MUTANTS))}")
+        near = get_close_matches(name, MUTANTS)
+        also = f"; near to it: {', '.join(near)}" if near else ""
+        raise SubjectError(f"mutant {name}: none of the {len(MUTANTS)} mutants{also}")
     if mutant.make is None:
         raise SubjectError(
             f"mutant {name}: a program, --subject-command 'python -m inputmeta.conformance.mutants.programs {name}'"

@@ -13,6 +13,8 @@ import numpy as np
 from inputmeta import oracle
 from inputmeta.conformance.cases import model as cases
 from inputmeta.conformance.cases.request import Request
+from inputmeta.conformance.check.containers import Broken, Inspected, inspector_of
+from inputmeta.conformance.console import plain_text
 from inputmeta.conformance.protocol import messages as wire
 from inputmeta.conformance.protocol.codec import MAX_FRAME, ProtocolError
 from inputmeta.conformance.subjects.base import Capabilities, Rejection, Result, Subject
@@ -293,7 +295,34 @@ def hello_answer(subject: Subject) -> wire.HelloAnswer:
         name=str(subject.name)[:200],
         version=str(getattr(subject, "version", ""))[:200],
         capabilities=claims_message(subject.capabilities),
+        containers=inspector_of(subject) is not None,
     )
+
+
+def inspected_message(found: Inspected, number: int) -> wire.Inspected:
+    """What an inspection gave as a message with the id ``number``."""
+    broken = tuple(
+        wire.BrokenPromise(
+            number=each.number,
+            kind=each.kind,
+            key=None if each.key is None else plain_text(str(each.key))[:200],
+            detail=each.detail[:2000],
+        )
+        for each in found.broken
+    )
+    return wire.Inspected(id=number, kept=found.kept, broken=broken)
+
+
+def inspected_of(answer: wire.Inspected) -> Inspected:
+    """What an inspection gave.
+
+    Raises:
+        ProtocolError: a promise that there is not.
+    """
+    for each in answer.broken:
+        if each.number not in oracle.PROMISES:
+            raise ProtocolError(f"there is no promise {each.number}")
+    return Inspected(answer.kept, tuple(Broken(e.number, e.kind, e.key, e.detail) for e in answer.broken))
 
 
 def claims_message(capabilities: Capabilities) -> wire.Claims:

@@ -195,6 +195,16 @@ class Build(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     out: Out | None
 
 
+class Inspect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="type", tag="inspect"):
+    """Suite to program: hold the container of a valid batch, ``build`` without ``out``, to what it promises.
+
+    Only to a program that says ``containers`` in its hello.
+    """
+
+    id: Int64
+    batch: Build
+
+
 class Bye(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="type", tag="bye"):
     """Suite to program: there is nothing more to do; the program ends."""
 
@@ -223,6 +233,8 @@ class HelloAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     name: Name
     version: Name
     capabilities: Claims
+    containers: bool = False
+    """Answers ``inspect``."""
 
     def __post_init__(self) -> None:
         """Strangers' text is printed: keep it from commanding a terminal."""
@@ -258,6 +270,29 @@ class Reject(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         make_plain(self, "condition", "field", "message")
 
 
+class BrokenPromise(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A promise of SPEC.md chapter 11 that is not kept: its number (I-…), a word for it, the field at fault."""
+
+    number: Annotated[str, msgspec.Meta(pattern=r"\AI-\d{1,3}\Z")]
+    kind: Annotated[str, msgspec.Meta(pattern=r"\A[a-z-]{1,32}\Z")]
+    key: Name | None
+    detail: Text
+
+    def __post_init__(self) -> None:
+        """As for :class:`HelloAnswer`."""
+        make_plain(self, "detail")
+
+
+class Inspected(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="type", tag="inspected"
+):
+    """Program to suite: the promises of a container that were kept, by kind, and those that were not."""
+
+    id: Int64
+    kept: Names
+    broken: Annotated[tuple[BrokenPromise, ...], msgspec.Meta(max_length=100)]
+
+
 Frame = Annotated[str, msgspec.Meta(max_length=200)]
 
 
@@ -289,5 +324,5 @@ class ErrorAnswer(
         msgspec.structs.force_setattr(self, "frames", tuple(map(plain_text, self.frames)))
 
 
-SuiteMessage: TypeAlias = Hello | Build | Bye
-ProgramMessage: TypeAlias = HelloAnswer | ResultAnswer | Reject | ErrorAnswer
+SuiteMessage: TypeAlias = Hello | Build | Inspect | Bye
+ProgramMessage: TypeAlias = HelloAnswer | ResultAnswer | Reject | Inspected | ErrorAnswer

@@ -14,6 +14,7 @@ from typing import BinaryIO
 import numpy as np
 
 from inputmeta.conformance.cases.request import Request
+from inputmeta.conformance.check.containers import Inspect, inspector_of
 from inputmeta.conformance.check.kept import NOTHING_KEPT, Kept, change_text
 from inputmeta.conformance.protocol import convert
 from inputmeta.conformance.protocol import messages as wire
@@ -85,6 +86,7 @@ class Server:
         self.hello = convert.hello_answer(subject)
         self.greeted = False
         self.kept = NOTHING_KEPT
+        self.inspect = inspector_of(subject)
 
     def answer(self, message: object) -> wire.ProgramMessage | None:
         """The answer to a message of the suite; None to ``bye``.
@@ -102,6 +104,10 @@ class Server:
                 raise ProtocolError("build before hello")
             request = convert.request_of(message)
             return self.built(request, message.id)
+        if isinstance(message, wire.Inspect):
+            if not self.greeted or self.inspect is None:
+                raise ProtocolError("inspect, which hello did not offer")
+            return inspect_answer(self.inspect, convert.request_of(message.batch), message.id)
         return None
 
     def built(self, request: Request, number: int) -> wire.ProgramMessage:
@@ -137,6 +143,14 @@ def build_answer(subject: Subject, request: Request, number: int) -> tuple[wire.
         return wire.ErrorAnswer(id=number, kind="limit", message=NO_MEMORY), NOTHING_KEPT
     except Exception as error:  # what it returned may do anything as well
         return error_answer(number, kind_of(error), error), NOTHING_KEPT
+
+
+def inspect_answer(inspect: Inspect, request: Request, number: int) -> wire.ProgramMessage:
+    """What the container of a batch keeps of its promises, or why it could not be asked."""
+    try:
+        return convert.inspected_message(inspect(request), number)
+    except Exception as error:  # a subject may raise anything
+        return error_answer(number, kind_of(error), error)
 
 
 def kept_of(answer: wire.ProgramMessage, result: Result) -> Kept:

@@ -13,6 +13,9 @@ from inputmeta import engine, oracle
 from inputmeta.conformance.cases.model import Gather
 from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.subjects.base import Capabilities, Rejection, Result
+from inputmeta.engine.broadcast.errors import RefusedError
+from inputmeta.engine.broadcast.manifest import assemble, decode, describe, encode
+from inputmeta.engine.broadcast.receive import fill
 
 Buffers = dict[str, torch.Tensor] | None
 
@@ -53,6 +56,37 @@ class EngineSubject:
             raise Rejection(error.condition, error.sequence, error.field, str(error)) from error
         metadata.compute_attn_info(config, out=out, expansions=request.expand)
         return metadata
+
+    def expand(self, container: engine.InputMetadataV4, request: Request) -> None:
+        """Have a container, or a view of one, make ``request.expand``."""
+        container.compute_attn_info(engine_config(request.config), expansions=request.expand)
+
+    def image_container(
+        self, request: Request, images_seq_mask: np.ndarray, mm_token_type: np.ndarray
+    ) -> engine.InputMetadataV4VL:
+        """The container of a model that reads images, with the caller's mask and types of the full layout."""
+        config = engine_config(request.config)
+        if request.path == "prompt":
+            step = engine.prepare_prompt_v4(engine_sequences(request.sequences), config)
+        else:
+            step = self.container(dataclasses.replace(request, expand=frozenset()))
+        images = {"images_seq_mask": images_seq_mask, "mm_token_type": mm_token_type}
+        tensors = {name: torch.from_numpy(array) for name, array in images.items()}
+        container = engine.InputMetadataV4VL.from_flatten_dict(step.to_flatten_dict() | tensors)
+        container.prepare_for_mirror_cp(config)
+        container.compute_attn_info(config, expansions=request.expand)
+        return container
+
+    def broadcast(
+        self, container: engine.InputMetadataV4, receiver: engine.InputMetadataV4 | None
+    ) -> engine.InputMetadataV4:
+        """What another rank has after a broadcast: through the manifest and back, without a group to carry it."""
+        try:
+            manifest, tensors = describe(container)
+        except RefusedError as error:
+            raise TypeError(f"{error.path}: {error.rule}") from error
+        brought = assemble(type(container), decode(encode(manifest)), [tensor.clone() for tensor in tensors])
+        return brought if receiver is None else fill(receiver, brought)
 
     def prompt(
         self, request: Request, sequences: list[engine.SequenceMetadata], config: engine.MetadataConfig, out: Buffers

@@ -14,6 +14,7 @@ from functools import cached_property
 
 import msgspec
 
+from inputmeta import oracle
 from inputmeta.conformance.campaign.failures import Failure, Failures, seen_on
 from inputmeta.conformance.campaign.fuzz import fuzz
 from inputmeta.conformance.campaign.generated import ROUND_EXAMPLES, for_each_case, profile_for
@@ -29,9 +30,10 @@ INVALID_SHARE = 0.25
 """Share of the batches that break a precondition."""
 
 Unit = tuple[str, str]
-"""What a test stands for: ``("field", name)``, ``("refusal", condition)`` or ``("answer", "")``."""
+"""What a test stands for: ``("field", name)``, ``("refusal", condition)``, :data:`ANSWER` or :data:`CONTAINER`."""
 
 ANSWER: Unit = ("answer", "")
+CONTAINER: Unit = ("container", "")
 
 
 @dataclass
@@ -99,6 +101,7 @@ class PathResults:
         if len(broken) == len(case.steps):
             return
         self.checked[ANSWER] += 1
+        self.checked[CONTAINER] += outcome.container
         if not any(unit_of(finding, broken) == ANSWER for finding in outcome.findings):
             self.checked.update(("field", name) for name in {field_name(key) for key in outcome.keys})
 
@@ -172,6 +175,8 @@ def unit_of(finding: Finding, broken: dict[int, str]) -> Unit:
     condition = broken.get(finding.step)
     if condition is not None:
         return ("refusal", condition)
+    if finding.formula in oracle.PROMISES:
+        return CONTAINER
     if finding.field is not None and finding.verdict is not Verdict.ACCEPTED:
         return ("field", finding.field)
     return ANSWER

@@ -15,9 +15,10 @@ from inputmeta.conformance.campaign.known import KnownFailures, KnownFailuresErr
 from inputmeta.conformance.cases.corpus import load_corpus, slug
 from inputmeta.conformance.cases.files import CaseError, case_id
 from inputmeta.conformance.cases.model import Case
+from inputmeta.conformance.check.containers import inspector_of
 from inputmeta.conformance.console import readable
 from inputmeta.conformance.subjects import SubjectError
-from inputmeta.conformance.suite.generated import PathResults, Unit
+from inputmeta.conformance.suite.generated import CONTAINER, PathResults, Unit
 from inputmeta.conformance.suite.judgement import Record, Setup, fail
 from inputmeta.conformance.workers.target import Target
 
@@ -27,6 +28,9 @@ SHORT_ID = 8
 """Characters of a case's id there."""
 CASE_PROPERTY = "case"
 """Property of a test's report that holds the whole id."""
+
+CONTAINERS_PROPERTY = "containers"
+"""Property of a test's report that holds how many cases had a container held to its promises."""
 
 
 @dataclass
@@ -51,6 +55,16 @@ class SuiteSession:
             pytest.skip("not claimed: the field")
         if condition is not None and condition not in able.refuses:
             pytest.skip(f"outside the claims: batches that break {condition}")
+
+    def judge_containers(self, path: str, record: Record) -> None:
+        """End the test of the containers of the generated batches; their number is noted for the summary."""
+        if inspector_of(self.setup.run.subject) is None:
+            pytest.skip("not claimed: it has no containers to inspect")
+        try:
+            record(CONTAINERS_PROPERTY, self.generated(path).checked[CONTAINER])
+        except SubjectError as error:
+            fail([f"the subject could not be started again: {error}"])
+        self.judge(path, CONTAINER, "of no batch within what the subject claims could a container be inspected", record)
 
     def judge(self, path: str, unit: Unit, unchecked: str, record: Record) -> None:
         """End the test of one unit of the generated batches: passed, failed, known, or skipped as ``unchecked``."""

@@ -15,7 +15,13 @@ from inputmeta import oracle
 from inputmeta.conformance.campaign.known import KnownFailures, KnownFailuresError
 from inputmeta.conformance.console import plain_text
 from inputmeta.conformance.suite.options import SUITE, corpus_folder
-from inputmeta.conformance.suite.session import CASE_PROPERTY, all_fields, all_refusals, corpus_cases
+from inputmeta.conformance.suite.session import (
+    CASE_PROPERTY,
+    CONTAINERS_PROPERTY,
+    all_fields,
+    all_refusals,
+    corpus_cases,
+)
 from inputmeta.conformance.version import VERSION
 
 if TYPE_CHECKING:
@@ -31,6 +37,8 @@ class Tally:
         self.counts: Counter[str] = Counter()
         self.skipped: Counter[str] = Counter()
         """Skipped tests by reason."""
+        self.containers = 0
+        """Cases of which a container was held to its promises."""
         self.problems: list[str] = []
         """Why the run fails although its tests may have passed."""
         self.notes: list[str] = []
@@ -70,6 +78,8 @@ class Tally:
             self.counts["failed"] += 1
         elif report.when == "call":
             self.counts["known" if report.skipped else "passed"] += 1
+        if report.when == "call":
+            self.containers += sum(int(str(n)) for name, n in report.user_properties if name == CONTAINERS_PROPERTY)
         if report.when == "call" and not report.skipped:
             self._note_case(report, ran=True)
 
@@ -107,6 +117,8 @@ class Tally:
         terminalreporter.section("inputmeta")
         parts = ", ".join(f"{self.counts[name]} {name}" for name in ("passed", "failed", "known", "skipped"))
         terminalreporter.line(f"tests that ran: {self.ran} ({parts})")
+        if self.containers:
+            terminalreporter.line(f"containers: {self.containers} checked")
         for reason, count in sorted(self.skipped.items()):
             terminalreporter.line(f"  {count:4} skipped: {reason}")
         for note in self.notes:

@@ -10,7 +10,13 @@ from inputmeta.conformance.console import plain_text
 from inputmeta.conformance.subjects import SubjectError
 from inputmeta.conformance.suite.judgement import Judgement, Record, fail
 from inputmeta.conformance.suite.options import corpus_folder
-from inputmeta.conformance.suite.session import CASE_PROPERTY, CorpusCase, SuiteSession, corpus_cases
+from inputmeta.conformance.suite.session import (
+    CASE_PROPERTY,
+    CONTAINERS_PROPERTY,
+    CorpusCase,
+    SuiteSession,
+    corpus_cases,
+)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -28,7 +34,7 @@ def test_case(inputmeta_suite: SuiteSession, record_property: Record, case: Corp
     record_property("title", case.case.title)
     inputmeta_suite.require(case.case.path)
     try:
-        judgement = judged(inputmeta_suite, case)
+        judgement = judged(inputmeta_suite, case, record_property)
     except SubjectError as error:
         fail([f"the subject could not be started again: {error}"])
     known = inputmeta_suite.setup.run.known
@@ -42,7 +48,7 @@ def test_case(inputmeta_suite: SuiteSession, record_property: Record, case: Corp
         fail([f"[XPASS(strict)] {known.complaint(entry)}"])
 
 
-def judged(suite: SuiteSession, case: CorpusCase) -> Judgement:
+def judged(suite: SuiteSession, case: CorpusCase, record: Record) -> Judgement:
     """Run the case; skip the test if the subject does not claim it."""
     run = suite.setup.run
     outcome = run.session.run(case.case)
@@ -50,6 +56,8 @@ def judged(suite: SuiteSession, case: CorpusCase) -> Judgement:
         pytest.skip(plain_text(f"not claimed: {outcome.left_out}"))
     run.known.saw(case.case)
     mark = run.session.mark()
+    if outcome.container:
+        record(CONTAINERS_PROPERTY, 1)
     judgement = Judgement()
     for finding in outcome.findings:
         judgement.add(run.judge(Failure.seen(finding, case.case, mark), file=case.file))

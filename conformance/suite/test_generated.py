@@ -1,4 +1,4 @@
-"""Generated batches, the same for the same seed: one test a path and field, a path and precondition, and a path."""
+"""Generated batches, the same for the same seed: one test a path and field, a path and precondition, and two a path."""
 
 from __future__ import annotations
 
@@ -15,6 +15,13 @@ def test_answer(inputmeta_suite: SuiteSession, record_property: Record, path: st
     """Every valid batch is answered: not refused, no exception, no crash, no hang."""
     inputmeta_suite.require(path)
     inputmeta_suite.judge(path, ANSWER, "no valid batch was within what the subject claims", record_property)
+
+
+@pytest.mark.parametrize("path", oracle.PATHS)
+def test_container(inputmeta_suite: SuiteSession, record_property: Record, path: str) -> None:
+    """A container of every batch keeps what SPEC.md chapter 11 promises."""
+    inputmeta_suite.require(path)
+    inputmeta_suite.judge_containers(path, record_property)
 
 
 @pytest.mark.parametrize(("path", "field"), all_fields())

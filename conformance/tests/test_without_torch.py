@@ -22,7 +22,6 @@ RUNNING = ".".join(map(str, sys.version_info[:2]))
 NEEDS_TORCH = dict.fromkeys(
     (
         *(f"benchmarks.{name}" for name in ("contenders", "gpu", "gpu_contenders", "gpu_measure", "scaling")),
-        "check.containers",
         "subjects.engine",
         "subjects.engine_cuda",
     ),

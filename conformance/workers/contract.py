@@ -19,6 +19,7 @@ from inputmeta import oracle
 from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.check.buffers import PATTERNS, Arena
 from inputmeta.conformance.check.compare import Wanted, compare_field, form_problem
+from inputmeta.conformance.check.containers import Inspected, inspectable
 from inputmeta.conformance.check.tails import tails_of
 from inputmeta.conformance.protocol import messages as wire
 from inputmeta.conformance.protocol.convert import build_message, capabilities_of
@@ -31,7 +32,7 @@ from inputmeta.conformance.subjects.base import (
 )
 from inputmeta.conformance.workers.contract_batches import batches, broken_batches, described, invalid_messages
 from inputmeta.conformance.workers.process import Worker
-from inputmeta.conformance.workers.subject import result_of
+from inputmeta.conformance.workers.subject import inspection_of, result_of
 
 INPUT_NAMES = frozenset(oracle.MetadataConfig.__dataclass_fields__) | frozenset(
     oracle.SequenceMetadata.__dataclass_fields__
@@ -86,6 +87,13 @@ class Session:
         self.sent += 1
         message = build_message(request, self.sent)
         return result_of(self.worker.call(message), message, request)
+
+    def inspect(self, request: Request) -> Inspected:
+        """What the program's container of a batch keeps of its promises. Raises SubjectFailure as :meth:`ask`."""
+        self.ensure()
+        self.sent += 1
+        batch = build_message(dataclasses.replace(request, out=None, max_num_blocks=None), self.sent)
+        return inspection_of(self.worker.call(wire.Inspect(id=batch.id, batch=batch)), batch)
 
     def ask_raw(self, data: bytes) -> wire.ProgramMessage:
         """The program's answer to bytes that may be anything."""
@@ -256,6 +264,20 @@ def first_rows(value: object, want: Wanted) -> object:
     return value[: want.field.shape[0]] if isinstance(value, np.ndarray) and value.ndim and want.tensor else value
 
 
+def check_container(session: Session) -> Iterator[str]:
+    """A container keeps what SPEC.md chapter 11 promises: flat dicts, copies, cleans, views, images, broadcasts."""
+    if not session.hello.containers:
+        raise Skipped("it has no containers to inspect")
+    kept = 0
+    for request in filter(inspectable, session.valid()):
+        found = session.inspect(request)
+        kept += len(found.kept)
+        yield from (f"{described(request)}: {broken.number}: {broken.detail}" for broken in found.broken)
+        kept += len(found.broken)
+    if not kept:
+        raise Skipped("nothing of its containers could be inspected: they are on a device, or have none of the methods")
+
+
 def check_bye(session: Session) -> Iterator[str]:
     """The program ends by itself, with exit code 0, after ``bye``."""
     session.ensure()
@@ -282,6 +304,7 @@ CHECKS: tuple[tuple[str, Callable[[Session], Iterator[str]]], ...] = (
     ("rejects", check_rejects),
     ("invalid-messages", check_invalid_messages),
     ("in-place", check_in_place),
+    ("container", check_container),
     ("bye", check_bye),
 )
 """Every check with its name; the docstring says what holds."""

@@ -7,9 +7,11 @@ import re
 import time
 from collections.abc import Callable
 from types import TracebackType
+from typing import TypeVar
 
 from inputmeta import oracle
 from inputmeta.conformance.cases.request import Request
+from inputmeta.conformance.check.containers import Inspected
 from inputmeta.conformance.exits import OutOfMemory
 from inputmeta.conformance.protocol.codec import ProtocolError
 from inputmeta.conformance.protocol.convert import (
@@ -18,13 +20,26 @@ from inputmeta.conformance.protocol.convert import (
     apply_result,
     build_message,
     capabilities_of,
+    inspected_of,
     roots_of,
 )
-from inputmeta.conformance.protocol.messages import Build, ErrorAnswer, ProgramMessage, Reject, ResultAnswer
+from inputmeta.conformance.protocol.messages import (
+    Build,
+    ErrorAnswer,
+    HelloAnswer,
+    Inspect,
+    ProgramMessage,
+    Reject,
+    ResultAnswer,
+    SuiteMessage,
+)
+from inputmeta.conformance.protocol.messages import Inspected as InspectedAnswer
 from inputmeta.conformance.subjects.base import Result, SubjectError, SubjectFailure, refuses_problem
 from inputmeta.conformance.workers.pool import Pool
 from inputmeta.conformance.workers.process import Worker, brief
 from inputmeta.conformance.workers.wire import Wire, garbage
+
+Answer = TypeVar("Answer")
 
 ERRORS = {
     "exception": ("CRASH", "raised"),
@@ -76,6 +91,8 @@ class IsolatedSubject:
         self.name = hello.name
         self.version = hello.version
         self.capabilities = capabilities_of(hello.capabilities)
+        self.inspect_container = self._inspected if hello.containers else None
+        """Holds the container of a batch to its promises, in the worker; None: the program has none."""
         problem = refuses_problem(self.capabilities)
         if problem is not None:
             self.close()
@@ -89,19 +106,37 @@ class IsolatedSubject:
             SubjectError: there is no worker to be had any more.
             OutOfMemory: the suite itself has no memory left.
         """
+        return self._asked(request, lambda batch: batch, lambda answer, batch: result_of(answer, batch, request))
+
+    def _inspected(self, request: Request) -> Inspected:
+        """The promises of the container that the worker makes of a valid batch. Raises what ``build`` raises."""
+        return self._asked(request, lambda batch: Inspect(id=batch.id, batch=batch), inspection_of)
+
+    def _asked(
+        self,
+        request: Request,
+        message_of: Callable[[Build], SuiteMessage],
+        understand: Callable[[ProgramMessage, Build], Answer],
+    ) -> Answer:
+        """What the worker's answer to a message about a batch means."""
         try:
-            return self._build(request)
+            return self._call(request, message_of, understand)
         except MemoryError as error:  # the worker's own would have come as an answer
             self._worker.kill()
             raise OutOfMemory("for a batch and its answer") from error
 
-    def _build(self, request: Request) -> Result:
+    def _call(
+        self,
+        request: Request,
+        message_of: Callable[[Build], SuiteMessage],
+        understand: Callable[[ProgramMessage, Build], Answer],
+    ) -> Answer:
         self.ensure()
         self.calls += 1
         try:
-            message = build_message(request, self.calls)
+            batch = build_message(request, self.calls)
             begin = time.monotonic()
-            answer = self._worker.call(message, self.timeout)
+            answer = self._worker.call(message_of(batch), self.timeout)
         except (BeyondInt64Error, ProtocolError) as error:
             raise not_checked(str(error)) from error
         except SubjectFailure as failure:
@@ -109,7 +144,7 @@ class IsolatedSubject:
         if self.calls > 1:
             self.slowest = max(self.slowest, time.monotonic() - begin)
         try:
-            return result_of(answer, message, request)
+            return understand(answer, batch)
         except SubjectFailure as failure:
             limits = self._worker.memory_limits()
             if failure.code not in GOES_ON:
@@ -192,18 +227,39 @@ def result_of(answer: ProgramMessage, message: Build, request: Request) -> Resul
         Rejection: it refuses the batch.
         SubjectFailure: it is an error, or no answer to this batch.
     """
+    told = answer_to(answer, message, (ResultAnswer, Reject))
+    try:
+        if isinstance(told, ResultAnswer):
+            return apply_result(told, request)
+        assert isinstance(told, Reject)
+        raise apply_reject(told, request)
+    except ProtocolError as error:
+        raise garbage(str(error)) from error
+
+
+def inspection_of(answer: ProgramMessage, message: Build) -> Inspected:
+    """What an answer to ``inspect`` means. Raises SubjectFailure as :func:`result_of`."""
+    told = answer_to(answer, message, (InspectedAnswer,))
+    assert isinstance(told, InspectedAnswer)
+    try:
+        return inspected_of(told)
+    except ProtocolError as error:
+        raise garbage(str(error)) from error
+
+
+def answer_to(answer: ProgramMessage, message: Build, kinds: tuple[type[ProgramMessage], ...]) -> ProgramMessage:
+    """The answer, if it is one of these kinds to this batch.
+
+    Raises:
+        SubjectFailure: it is an error, or no answer to this batch.
+    """
     if isinstance(answer, ErrorAnswer) and answer.id in (message.id, -1):
         verdict, code = ERRORS[answer.kind]
         text = " ".join(answer.message.split())[:300]
         raised = code in {"raised", "device", "memory"} and EXCEPTION.match(text)
         raise SubjectFailure(verdict, f"raised {text}" if raised else text, code, answer.frames)
-    if not isinstance(answer, ResultAnswer | Reject):
+    if not isinstance(answer, kinds) or isinstance(answer, HelloAnswer):
         raise garbage(f"an answer of the wrong kind: {brief(answer)}")
     if answer.id != message.id:
         raise garbage(f"answered batch {answer.id}, was asked for batch {message.id}")
-    try:
-        if isinstance(answer, ResultAnswer):
-            return apply_result(answer, request)
-        raise apply_reject(answer, request)
-    except ProtocolError as error:
-        raise garbage(str(error)) from error
+    return answer

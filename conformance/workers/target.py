@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from inputmeta.conformance.check.containers import inspector_of
 from inputmeta.conformance.subjects.base import Subject, SubjectError, without_refusals
 from inputmeta.conformance.subjects.loading import load_subject
 from inputmeta.conformance.workers.process import MIB, Limits, Worker
@@ -30,6 +31,7 @@ class Unrefusing:
         self.name = subject.name
         self.capabilities = without_refusals(subject.capabilities)
         self.build = subject.build
+        self.inspect_container = inspector_of(subject)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import multiprocessing
 import os
 import sys
 import tempfile
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -19,17 +20,20 @@ import torch.distributed as dist
 from inputmeta import engine
 from inputmeta.conformance.cases.files import decode_case
 from inputmeta.conformance.cases.request import step_request
-from inputmeta.conformance.check.containers import leaves, same
-from inputmeta.conformance.check.relations import RelationError, defined_tables, require
+from inputmeta.conformance.check.broadcasts import at
+from inputmeta.conformance.check.promises import PromiseError, require, same, values
+from inputmeta.conformance.check.relations import defined_tables
 from inputmeta.conformance.subjects.engine import EngineSubject
+from inputmeta.oracle import container as model
 
 TIMEOUT = timedelta(seconds=60)
 
 
 def with_alias(container: engine.InputMetadataV4) -> engine.InputMetadataV4:
-    """The container with one tensor referenced twice and one empty dict."""
+    """The container with one tensor referenced twice, one empty dict, and dicts in dicts."""
     container.kv_swa_index = container.positions
     container.kv_ca_index = {}
+    container.kv_ca_index_len = {"4": {"a": {"b": container.input_ids, "c": {}}}}  # type: ignore[dict-item]
     return container
 
 
@@ -48,12 +52,28 @@ def planted(fault: str, container: engine.InputMetadataV4) -> engine.InputMetada
 
 def check(received: engine.InputMetadataV4, wanted: engine.InputMetadataV4) -> None:
     """Field by field, the alias and the empty dict included."""
-    got, want = leaves(received), leaves(wanted)
-    require(got.keys() == want.keys(), f"fields {sorted(got.keys() ^ want.keys())} differ")
-    for key, value in want.items():
-        require(same(got[key], value), f"{key} differs")
+    same(values(received), model.sent(values(wanted)), "broadcast")
     require(received.kv_swa_index is received.positions, "a tensor referenced twice arrived as two")
     require(received.kv_ca_index == {}, "an empty dict did not arrive")
+
+
+def filled(own: engine.InputMetadataV4, receiver: engine.InputMetadataV4 | None) -> Callable[[str], None]:
+    """A broadcast to a container that is there, on all ranks but the source; gives the check of what is in it then."""
+    wanted = model.sent(values(own))
+    paths = [] if receiver is None else model.kept(values(receiver), wanted)
+    addresses = {path: at(receiver, path).data_ptr() for path in paths}
+    mine = own if receiver is None else None
+    got = engine.InputMetadataV4.broadcast(mine, src=0, timeout=TIMEOUT, receiver=receiver)
+
+    def keeps_addresses(fault: str) -> None:
+        """I-41: it has the sender's fields, and what fits is where it was."""
+        if fault == "bound-not-copied":
+            got.cu_seqlens_q = got.cu_seqlens_q.clone()
+        same(values(got), wanted, "broadcast to a receiver")
+        moved = [path for path, address in addresses.items() if at(got, path).data_ptr() != address]
+        require(not moved, f"broadcast to a receiver: {', '.join(moved)} moved")
+
+    return keeps_addresses
 
 
 def run_rank(rank: int, world: int, fault: str, cases: list[str], folder: Path) -> None:
@@ -93,9 +113,12 @@ def differences(cases: list[str], rank: int, fault: str) -> str:
             if own.block_tables is not None:  # what is not defined differs from build to build
                 own.block_tables[~torch.from_numpy(defined_tables(request))] = 0
             received = engine.InputMetadataV4.broadcast(own if rank == 0 else None, src=0, timeout=TIMEOUT)
+            keeps_addresses = filled(own, None if rank == 0 else subject.container(request)) if index == 0 else None
             try:
                 check(planted(fault, received), own)
-            except RelationError as error:
+                if keeps_addresses is not None:
+                    keeps_addresses(fault)
+            except PromiseError as error:
                 found = found or str(error)
     return found
 

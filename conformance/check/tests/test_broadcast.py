@@ -69,9 +69,10 @@ def test_every_rank_receives_what_rank_0_built(world: int, group: Group) -> None
     ("fault", "says"),
     [
         ("sent-twice", "a tensor referenced twice arrived as two"),
-        ("empty-dict-dropped", "fields"),
+        ("empty-dict-dropped", "kv_ca_index is None, want a dict"),
         ("none-on-one-rank", "cu_seqlens_q"),
-        ("stale-value", "positions differs"),
+        ("stale-value", "positions cell [0] is"),
+        ("bound-not-copied", "cu_seqlens_q moved"),
     ],
 )
 def test_a_wrong_delivery_is_seen(fault: str, says: str, group: Group) -> None:

@@ -1,72 +1,54 @@
-"""The engine's container keeps its promises on generated steps, and each check fails on a container that does not."""
+"""Containers are held to the oracle's model: right ones pass on generated steps, a fault of each promise is seen."""
 
-import copy
+import dataclasses
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
+from typer.testing import CliRunner
 
 from inputmeta import engine, oracle
+from inputmeta.conformance import exits
+from inputmeta.conformance.cases.corpus import bundled_corpus
 from inputmeta.conformance.cases.model import Case
 from inputmeta.conformance.cases.request import Request, step_request
-from inputmeta.conformance.check.containers import (
-    computes_again_after_a_clean,
-    consumer_view_is_a_view,
-    consumer_view_is_the_oracles,
-    copies_in_place,
-    flattens_and_folds,
-    mask_view_is_a_view,
-)
-from inputmeta.conformance.check.relations import RelationError
+from inputmeta.conformance.check.containers import inspect, inspectable, inspector_of
+from inputmeta.conformance.check.inspection import inspected
+from inputmeta.conformance.commands.main import app
 from inputmeta.conformance.generate import Profile, batches
-from inputmeta.conformance.subjects.engine import EngineSubject, engine_config
+from inputmeta.conformance.mutants.containers import Contained
+from inputmeta.conformance.subjects.base import SubjectFailure
+from inputmeta.conformance.subjects.engine import EngineSubject
+from inputmeta.conformance.subjects.oracle import OracleSubject
+from inputmeta.oracle import container as model
 
-BOUNDED = settings(max_examples=100, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-ANY = Profile(max_cp_size=4, invalid=0, tiers=("small",))
-SUBJECT = EngineSubject()
-
-
-def steps(case: Case) -> list[Request]:
-    return [step_request(case, index, in_place=False) for index in range(len(case.steps))]
-
-
-@BOUNDED
-@given(batches(ANY))
-def test_generated_containers_flatten_copy_and_compute(case: Case) -> None:
-    for request in steps(case):
-        container = SUBJECT.container(request)
-        flattens_and_folds(container)
-        computes_again_after_a_clean(container, engine_config(request.config), request.expand)
-        target = SUBJECT.container(request)
-        for value in target.to_flatten_dict().values():
-            if isinstance(value, torch.Tensor):
-                value.fill_(1)
-        target.num_reqs = 77
-        copies_in_place(target, container)
+BOUNDED = settings(max_examples=15, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+ANY = Profile(max_cp_size=4, invalid=0, tiers=("small",), wide_windows=False)
+TRUNCATED = dataclasses.replace(ANY, paths=("prompt",), yoco_modes=("mask", "compact"))
+SUBJECTS = {"engine": EngineSubject(), "numpy": Contained("contained")}
+ALWAYS = {"flatten", "fold", "copy", "misfit", "compute", "clean", "images", "broadcast", "receiver", "unsent"}
 
 
-@BOUNDED
-@given(
-    batches(
-        Profile(
-            paths=("prompt",),
-            max_cp_size=4,
-            yoco_modes=("mask", "compact"),
-            invalid=0,
-            tiers=("small",),
-            wide_windows=False,
-        )
-    )
-)
-def test_views_of_generated_steps(case: Case) -> None:
-    for request in steps(case):
-        config = engine_config(request.config)
-        container = SUBJECT.container(request)
-        if request.config.yoco_mode == "mask":
-            mask_view_is_a_view(container, config)
-        else:
-            consumer_view_is_a_view(container, config)
-            consumer_view_is_the_oracles(container, request.sequences)
+@pytest.mark.parametrize("profile", [ANY, TRUNCATED], ids=["any", "truncated"])
+def test_right_containers_keep_every_promise_on_generated_steps(profile: Profile) -> None:
+    seen: set[str] = set()
+
+    @BOUNDED
+    @given(batches(profile))
+    def check(case: Case) -> None:
+        for index in range(len(case.steps)):
+            request = step_request(case, index, in_place=False)
+            if not inspectable(request):
+                continue
+            for subject in SUBJECTS.values():
+                found = inspect(subject, request)
+                assert found.broken == ()
+                assert set(found.kept) >= ALWAYS
+                seen.update(found.kept)
+
+    check()
+    assert profile is ANY or seen == ALWAYS | {"mask-view", "consumer-view"}
 
 
 CHUNK = oracle.SequenceMetadata(
@@ -74,7 +56,7 @@ CHUNK = oracle.SequenceMetadata(
 )
 
 
-def request(mode: str = "off", cp_size: int = 1) -> Request:
+def request(mode: str = "off", cp_size: int = 1, expand: frozenset[str] = frozenset(oracle.EXPANSIONS)) -> Request:
     config = oracle.MetadataConfig(
         block_size=4,
         sparse_ratios=(2,),
@@ -82,22 +64,20 @@ def request(mode: str = "off", cp_size: int = 1) -> Request:
         swa_block_size=6,
         max_model_len=16,
         cp_size=cp_size,
-        yoco_mode=mode,
+        yoco_mode=mode,  # type: ignore[arg-type]
         yoco_prefill_keep_tokens=4,
     )
-    return Request("prompt", config, [CHUNK])
-
-
-def faulty(kind: type[engine.InputMetadataV4], mode: str = "off", cp_size: int = 1) -> engine.InputMetadataV4:
-    """A step's container as an object of a faulty class."""
-    container = copy.copy(SUBJECT.container(request(mode, cp_size)))
-    container.__class__ = kind
-    return container
+    return Request("prompt", config, [CHUNK], expand=expand)
 
 
 class DropsEmptyDict(engine.InputMetadataV4):
     def to_flatten_dict(self):
         return {key: value for key, value in super().to_flatten_dict().items() if value != {}}
+
+
+class CopiesTensors(engine.InputMetadataV4):
+    def to_flatten_dict(self):
+        return {k: v.clone() if isinstance(v, torch.Tensor) else v for k, v in super().to_flatten_dict().items()}
 
 
 class OpensTwoLevels(engine.InputMetadataV4):
@@ -126,15 +106,13 @@ class SkipsBuckets(engine.InputMetadataV4):
             self.ks[key].copy_(value)
 
 
-class ForgetsToClean(engine.InputMetadataV4):
-    def compute_attn_info(self, config, out=None, *, expansions=()):
-        if self.kv_swa_full_index is None:
-            super().compute_attn_info(config, out, expansions=expansions)
-        else:
-            self.kv_swa_full_index = self.kv_swa_full_index.clone()
+class CopiesBeforeItRefuses(engine.InputMetadataV4):
+    def recursive_copy_(self, other):
+        self.positions.copy_(other.positions)
+        super().recursive_copy_(other)
 
 
-class GrowsAtEachCompute(engine.InputMetadataV4):
+class WritesAtEachCompute(engine.InputMetadataV4):
     def compute_attn_info(self, config, out=None, *, expansions=()):
         super().compute_attn_info(config, out, expansions=expansions)
         self.cu_seqlens_q.add_(2)
@@ -202,46 +180,168 @@ class SequencesForRows(engine.InputMetadataV4):
         return view
 
 
-@pytest.mark.parametrize("kind", [MaskTurnedRound, PositionsNotGathered, SequencesForRows])
-def test_a_consumer_view_that_the_oracle_contradicts_is_seen(kind: type) -> None:
-    consumer_view_is_the_oracles(SUBJECT.container(request("compact", 2)), [CHUNK])
-    with pytest.raises(RelationError, match="the oracle says"):
-        consumer_view_is_the_oracles(faulty(kind, "compact", 2), [CHUNK])
+class MaskOfBytes(engine.InputMetadataV4):
+    def get_consumer_view(self):
+        view = super().get_consumer_view()
+        view.valid_token_mask = view.valid_token_mask.to(torch.uint8)
+        return view
 
 
-@pytest.mark.parametrize("kind", [DropsEmptyDict, OpensTwoLevels])
-def test_a_container_that_does_not_fold_back_is_seen(kind: type) -> None:
-    with pytest.raises(RelationError):
-        flattens_and_folds(faulty(kind))
+class CopiesTokenTypes(engine.InputMetadataV4VL):
+    def get_consumer_view(self):
+        view = super().get_consumer_view()
+        view.mm_token_type = view.mm_token_type.clone()
+        return view
 
 
-@pytest.mark.parametrize("kind", [CopiesScalars, MovesAddresses, SkipsBuckets])
-def test_a_copy_that_is_none_is_seen(kind: type) -> None:
-    target = faulty(kind)
-    for value in target.to_flatten_dict().values():
-        if isinstance(value, torch.Tensor):
-            value.fill_(1)
-    target.num_reqs = 77
-    with pytest.raises(RelationError):
-        copies_in_place(target, SUBJECT.container(request()))
+class ImagesOfBytes(engine.InputMetadataV4VL):
+    def get_consumer_view(self):
+        view = super().get_consumer_view()
+        view.images_seq_mask = view.images_seq_mask.to(torch.uint8)
+        return view
 
 
-@pytest.mark.parametrize("kind", [ForgetsToClean, GrowsAtEachCompute])
-def test_a_compute_that_is_not_idempotent_is_seen(kind: type) -> None:
-    with pytest.raises(RelationError):
-        computes_again_after_a_clean(faulty(kind), engine_config(request().config), request().expand)
+class Faulty(EngineSubject):
+    """The engine with containers of a faulty class."""
 
+    def __init__(self, kind: type[engine.InputMetadataV4]) -> None:
+        super().__init__()
+        self.kind = kind
 
-@pytest.mark.parametrize("kind", [MaskViewInPlace, MaskViewIsDeep])
-def test_a_mask_view_that_is_none_is_seen(kind: type) -> None:
-    with pytest.raises(RelationError):
-        mask_view_is_a_view(faulty(kind, "mask"), engine_config(request("mask").config))
+    def container(self, request, out=None):
+        container = super().container(request, out)
+        container.__class__ = self.kind
+        return container
+
+    def image_container(self, request, images_seq_mask, mm_token_type):
+        container = super().image_container(request, images_seq_mask, mm_token_type)
+        if issubclass(self.kind, engine.InputMetadataV4VL):
+            container.__class__ = self.kind
+        return container
 
 
 @pytest.mark.parametrize(
-    ("kind", "cp_size"),
-    [(KeepsExpansion, 1), (FullKeyRanges, 1), (FullKeyRanges, 2), (SharedContainer, 1), (FirstMirror, 2)],
+    ("kind", "promise", "mode", "cp_size"),
+    [
+        (DropsEmptyDict, ("I-39", "flatten"), "off", 1),
+        (CopiesTensors, ("I-39", "flatten"), "off", 1),
+        (OpensTwoLevels, ("I-40", "fold"), "off", 1),
+        (CopiesScalars, ("I-46", "copy"), "off", 1),
+        (MovesAddresses, ("I-46", "copy"), "off", 1),
+        (SkipsBuckets, ("I-46", "copy"), "off", 1),
+        (CopiesBeforeItRefuses, ("I-46", "misfit"), "off", 1),
+        (WritesAtEachCompute, ("I-47", "compute"), "off", 1),
+        (MaskViewInPlace, ("I-23", "mask-view"), "mask", 1),
+        (MaskViewIsDeep, ("I-23", "mask-view"), "mask", 1),
+        (KeepsExpansion, ("I-23", "consumer-view"), "compact", 1),
+        (FullKeyRanges, ("I-23", "consumer-view"), "compact", 1),
+        (FullKeyRanges, ("I-23", "consumer-view"), "compact", 2),
+        (SharedContainer, ("I-23", "consumer-view"), "compact", 1),
+        (FirstMirror, ("I-23", "consumer-view"), "compact", 2),
+        (MaskTurnedRound, ("I-23", "consumer-view"), "compact", 2),
+        (PositionsNotGathered, ("I-23", "consumer-view"), "compact", 2),
+        (SequencesForRows, ("I-23", "consumer-view"), "compact", 2),
+        (MaskOfBytes, ("I-23", "consumer-view"), "compact", 2),
+        (CopiesTokenTypes, ("I-48", "images"), "compact", 1),
+        (ImagesOfBytes, ("I-48", "images"), "compact", 2),
+    ],
 )
-def test_a_consumer_view_that_is_none_is_seen(kind: type, cp_size: int) -> None:
-    with pytest.raises(RelationError):
-        consumer_view_is_a_view(faulty(kind, "compact", cp_size), engine_config(request("compact", cp_size).config))
+def test_a_container_of_tensors_that_is_wrong_is_seen(
+    kind: type[engine.InputMetadataV4], promise: tuple[str, str], mode: str, cp_size: int
+) -> None:
+    assert inspect(EngineSubject(), request(mode, cp_size)).broken == ()
+    found = inspect(Faulty(kind), request(mode, cp_size)).broken
+    assert promise in [broken[:2] for broken in found]
+
+
+class Raising(Contained):
+    def container(self, request):
+        raise KeyError("positions")
+
+
+class DeviceArray:
+    dtype, shape = np.dtype("int32"), (3,)
+
+    def __dlpack_device__(self):
+        return 2, 0
+
+
+class OnADevice(Contained):
+    def __init__(self, positions: object) -> None:
+        super().__init__("on-a-device")
+        self.positions = positions
+
+    def container(self, request):
+        container = super().container(request)
+        container.positions = self.positions
+        return container
+
+
+def test_what_has_no_container_is_not_inspected() -> None:
+    assert inspector_of(OracleSubject()) is None
+    assert inspected(OracleSubject(), [(0, request())]) == (False, [])
+    assert inspect(OnADevice(DeviceArray()), request()) == ((), ())
+    assert inspect(OnADevice(torch.zeros(3, device="meta")), request()) == ((), ())
+
+
+def test_a_batch_of_many_cells_is_not_inspected() -> None:
+    large = dataclasses.replace(CHUNK, seqlen_q=4000, seqlen_k=4000, token_ids=tuple(range(4000)))
+    assert not inspectable(dataclasses.replace(request(), sequences=[large]))
+
+
+def test_a_container_that_raises_breaks_its_promise() -> None:
+    checked, (found,) = inspected(Raising("raising"), [(3, request())])
+    assert checked
+    assert found.on_path("prompt").signature == "MISMATCH:prompt:I-40:-:container"
+    assert (found.step, found.detail) == (3, "container: raised KeyError: 'positions'")
+
+
+class Dying(OracleSubject):
+    def inspect_container(self, request):
+        raise SubjectFailure("CRASH", "ended by SIGSEGV", "SIGSEGV")
+
+
+def test_a_worker_that_dies_of_its_container_is_a_crash() -> None:
+    checked, (found,) = inspected(Dying(), [(0, request())])
+    assert not checked
+    assert found.on_path("prompt").signature == "CRASH:prompt:-:-:SIGSEGV"
+    assert found.detail == "container: ended by SIGSEGV"
+
+
+def test_a_finding_names_the_field() -> None:
+    _, (found,) = inspected(Faulty(SkipsBuckets), [(0, request())])
+    assert found.on_path("prompt").signature == "MISMATCH:prompt:I-46:ks:copy"
+    assert found.detail.startswith("container: recursive_copy_: ks.2 cell [0] is ")
+
+
+CASE = next(iter(sorted(bundled_corpus().glob("f-ctxlen*.json"))))
+
+
+def test_the_command_line_says_that_a_container_was_checked() -> None:
+    for quiet, says in (((), "cells; container checked\n"), (("--quiet",), "0 unsupported; containers: 1 checked\n")):
+        right = CliRunner().invoke(app, ["replay", str(CASE), "--subject", "engine", "--in-process", *quiet])
+        assert right.exit_code == exits.CONFORMS
+        assert right.output.endswith(says)
+
+
+@pytest.mark.parametrize("where", [(), ("--in-process",)])
+def test_the_command_line_tells_and_replays_it(where: tuple[str, ...]) -> None:
+    wrong = CliRunner().invoke(app, ["replay", str(CASE), "--subject", "mutant:copy-shares", *where])
+    assert wrong.exit_code == exits.DIFFERS, wrong.output
+    assert "MISMATCH: container: recursive_copy_: positions moved to another address" in wrong.output
+    assert f"formula  I-46  {oracle.PROMISES['I-46']}" in wrong.output
+    assert f"replay {CASE} --subject mutant:copy-shares" in wrong.output
+
+
+def test_the_model_refuses_what_a_broadcast_does_not_send() -> None:
+    loop: dict[str, object] = {}
+    loop["a"] = loop
+    for value, path, kind in (
+        (loop, "klen" + ".a" * 64, "dict"),
+        ({"a.b": 1}, "klen", "dict"),
+        ({"a": {4: 1}}, "klen.a", "dict"),
+        ({"a": np.zeros(1)}, "klen.a", "ndarray"),
+    ):
+        with pytest.raises(model.UnsentError) as caught:
+            model.sent({"klen": value})
+        assert (caught.value.path, caught.value.kind) == (path, kind)

@@ -17,6 +17,7 @@ from inputmeta.conformance.check.relations import (
     mask_shows_what_compact_shows,
     prompt_build,
     ranks_rebuild_the_whole,
+    relations_of,
 )
 from inputmeta.conformance.check.runner import run_case
 from inputmeta.conformance.generate import Profile, batches
@@ -188,3 +189,27 @@ def test_decode_paths_that_differ_are_seen() -> None:
     step = oracle.SequenceMetadata(seqlen_q=1, seqlen_k=3, block_table=(4,), token_ids=(1, 2, 3))
     with pytest.raises(RelationError, match="cu_seqlens_q"):
         decode_paths_agree(wrong, Request("decode", CONFIG, [step]))
+
+
+def test_a_mode_whose_pivots_pass_int32_is_not_asked_for() -> None:
+    """Valid as compact, with nothing kept: only the pivots of mask truncation pass int32."""
+
+    def names(window_size: int) -> list[str]:
+        config = oracle.MetadataConfig(
+            block_size=6,
+            dense_ratios=(6,),
+            window_size=window_size,
+            swa_block_size=window_size,
+            max_model_len=64,
+            yoco_mode="compact",
+            yoco_prefill_keep_tokens=0,
+        )
+        chunk = oracle.SequenceMetadata(
+            seqlen_q=5, seqlen_k=9, block_table=(2, 1), state_id=0, token_ids=tuple(range(9)), data_len=9
+        )
+        request = Request("prompt", config, [chunk])
+        assert request.violations() == []
+        return [name for name, _ in relations_of(OracleSubject(), request)]
+
+    assert names(2**31 - 5) == []
+    assert names(4) == ["M-5"]

@@ -145,7 +145,7 @@ class PromptOnly:
         ("no.such.module:x", "No module named 'no'"),
         ("json:no_such", "module json has no attribute no_such"),
         ("os:sep", "is no callable"),
-        ("mutant:F-NONE", "none of F-BLOCKS.floor"),
+        ("mutant:F-NONE", "none of the "),
         ("builtins:dict", "has no attribute build"),
     ],
 )

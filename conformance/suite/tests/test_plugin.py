@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -167,6 +168,7 @@ def called(*names: str) -> list[str]:
 
 def every_name() -> set[str]:
     generated = [f"test_answer[{path}]" for path in oracle.PATHS]
+    generated += [f"test_container[{path}]" for path in oracle.PATHS]
     generated += [f"test_field[{path}-{field}]" for path, field in all_fields()]
     generated += [f"test_refusal[{path}-{condition}]" for path, condition in all_refusals()]
     corpus = {f"inputmeta.conformance.suite.test_corpus.test_case[{name}]" for name in called(*CASES)}
@@ -305,6 +307,17 @@ def test_entries_that_no_longer_fail_fail_the_run(suite, tmp_path: Path) -> None
     part = suite("user_subjects:Decode", f"--known-failures={file}", "-k", "test_refusal")
     assert part.code == 0  # a part of the suite cannot tell
     assert "not met by this part of the suite" in part.output
+
+
+def test_a_container_fails_a_test_of_its_own(suite) -> None:
+    only = "decode and not decode_zos and (answer or container or positions)"
+    ended = suite("mutant:copy-shares", "-k", only)
+    assert ended.failing() == {"container[decode]", f"case[{called(CASES[0])[0]}]"}, ended.output
+    text = ended.texts["inputmeta.conformance.suite.test_generated.test_container[decode]"]
+    assert "MISMATCH: container: recursive_copy_: positions moved to another address" in text
+    assert "formula  I-46" in text
+    assert ended.results["inputmeta.conformance.suite.test_generated.test_field[decode-positions]"] == "passed"
+    assert re.search(r"^containers: [1-9]\d* checked$", ended.output, re.MULTILINE)
 
 
 def test_names_of_cases_are_readable_and_bounded(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from inputmeta.conformance.check import containers
 from inputmeta.conformance.commands.main import app as main_app
 from inputmeta.conformance.commands.subject import app
 from inputmeta.conformance.mutants import MUTANTS
@@ -69,7 +70,24 @@ def problems(start, name: str) -> str:
 
 def test_the_oracle_passes_every_check():
     results = list(run_checks(starting("-m", "inputmeta.conformance.protocol.serve", "oracle")))
-    assert [(r.name, r.problems, r.skipped) for r in results] == [(name, (), None) for name, _ in CHECKS]
+    assert [(r.name, r.problems) for r in results] == [(name, ()) for name, _ in CHECKS]
+    assert [r.name for r in results if r.skipped is not None] == ["container"]
+
+
+def test_a_container_of_which_nothing_can_be_inspected_is_no_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(containers, "on_host", lambda tensor: False)
+    session = Session(lambda: InThisProcess("mutant:copy-shares"))
+    found = run_check("container", dict(CHECKS)["container"], session)
+    assert (found.problems, (found.skipped or "").partition(":")[0]) == (
+        (),
+        "nothing of its containers could be inspected",
+    )
+
+
+def test_a_container_is_inspected_where_it_lives() -> None:
+    wrong = starting("-m", "inputmeta.conformance.protocol.serve", "mutant:copy-shares")
+    assert "I-46: recursive_copy_" in problems(wrong, "container")
+    assert problems(lambda: InThisProcess("engine"), "container") == ""
 
 
 @pytest.mark.parametrize(
@@ -152,7 +170,8 @@ def run(*arguments: str):
 def test_the_command_says_what_failed_and_ends_with_one():
     right = run("check", "--subject", "oracle", "--robust")
     assert right.exit_code == 0, right.output
-    assert [line.split()[:2] for line in right.output.splitlines()] == [["ok", name] for name, _ in CHECKS]
+    states = {"container": "skipped"}
+    assert [line.split()[:2] for line in right.output.splitlines()] == [[states.get(n, "ok"), n] for n, _ in CHECKS]
     wrong = run("check", "--subject", "mutant:leaves-a-field-out")
     assert wrong.exit_code == 1
     assert "\nFAILED  fields" in wrong.output
