@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from .batch import expected_fields
 from .container import PROMISES
-from .declaration import EXPANSIONS, Cell, Field, Layout, flat_key
+from .declaration import CALLS, EXPANSIONS, Call, Cell, Field, Layout, flat_key
 from .errors import (
     Int32Error,
     LengthError,
@@ -37,6 +37,7 @@ from .sheet import ExpectedField
 from .varlen import varlen_problems
 
 __all__ = [
+    "CALLS",
     "CONFIG_ARRAYS",
     "EXPANSIONS",
     "FIELDS",
@@ -45,6 +46,7 @@ __all__ = [
     "PRECONDITIONS",
     "PROMISES",
     "SEQUENCE_ARRAYS",
+    "Call",
     "Cell",
     "ExpectedField",
     "Field",

@@ -63,6 +63,10 @@ TABLE = Columns("max_num_blocks")
 WINDOW = Columns("window_size")
 DENSE = Columns("ca_width")
 
+Call = Literal["prepare", "mirror", "expand"]
+CALLS: tuple[Call, ...] = ("prepare", "mirror", "expand")
+"""What builds a step, in order: preparation, the mirror of a prompt with CP, expansion on demand (I-49)."""
+
 
 @dataclass(frozen=True)
 class Presence:
@@ -179,6 +183,13 @@ class Field:
         if self.mirrored and path == "prompt" and config.cp_size > 1:
             rows = "mirror"
         return Layout(rows, self.shape_of(rows))
+
+    def written_by(self, path: Path, config: MetadataConfig) -> Call:
+        """The call that fills the field's buffer (I-49)."""
+        if self.expansion is not None or (path == "prompt" and self.formula == "F-KLEN"):
+            return "expand"
+        rows = self.layout(path, config).rows
+        return "mirror" if rows == "mirror" or (self.where is CP and self.formula == "F-REVERSE") else "prepare"
 
     def neutral_cell(self, config: MetadataConfig) -> Cell:
         """Every cell of a row without a query."""

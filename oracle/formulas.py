@@ -148,6 +148,9 @@ PRECONDITIONS: dict[str, str] = {
         "0 <= every recent token < len(lookup_table)"
     ),
     "P-INT32": "every value that comes in as an array and every value written fits in int32 (F-LIMIT)",
-    "P-OUT": "with out given, each tensor written exists with the shape, dtype and device that the path wants",
+    "P-OUT": (
+        "with out given, each tensor that the call writes exists, is writable and has the shape, dtype and device "
+        "that the path wants"
+    ),
 }
 """Precondition name -> its text, in the order in which they are checked."""

@@ -160,7 +160,10 @@ def input_range_violations(
 def out_violations(
     config: MetadataConfig, sequences: Sequence[SequenceMetadata], max_num_blocks: int | None
 ) -> Iterator[PreconditionError]:
-    """P-OUT, the part a batch can show: a caller's block_tables is at least as wide as I-4 says."""
+    """P-OUT, the part a batch can show (I-27): a caller's block_tables is at least as wide as I-4 says.
+
+    The rest is about buffers. Whoever has them asks it of each call (I-49, :meth:`Field.written_by`).
+    """
     counts = [block_count(Token(s.seqlen_k), config.block, config.ca_ratios[0]) for s in sequences]
     needed = table_width(counts, None)
     if max_num_blocks is not None and max_num_blocks < needed:

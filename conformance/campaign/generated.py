@@ -40,6 +40,7 @@ def profile_for(subject: Subject, paths: Sequence[str]) -> Profile:
         yoco_modes=tuple(mode for mode in ("off", "mask", "compact") if mode in able.yoco_modes),
         refusals=tuple(refusals),
         varlen=able.varlen,
+        read_only=able.read_only,
     )
 
 

@@ -92,17 +92,20 @@ class Runs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     runs: tuple[Annotated[tuple[Int62, ...], msgspec.Meta(min_length=2, max_length=3)], ...]
 
 
+FaultKind = Literal["missing", "short", "narrow", "dtype", "read-only", "mis-spaced", "overlapping"]
+
+
 class OutFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What is wrong with one of the caller's buffers (P-OUT), at every step, for subjects that fill in place.
 
     ``missing``: it is not there. ``short``, ``narrow``: one row, one column fewer. ``dtype``: bool for int32, int32 for
-    bool. F-STACK, ``decode_zos`` only: ``mis-spaced``: the last two of several buckets in each other's place;
-    ``overlapping``: the last of several where the first one is.
+    bool. ``read-only``: it may not be written to. F-STACK, ``decode_zos`` only: ``mis-spaced``: the last two of several
+    buckets in each other's place; ``overlapping``: the last of several where the first one is.
     """
 
     key: Text
     """Flat key of the field."""
-    fault: Literal["missing", "short", "narrow", "dtype", "mis-spaced", "overlapping"]
+    fault: FaultKind
 
 
 class Origin(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):

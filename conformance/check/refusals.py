@@ -15,8 +15,8 @@ import numpy as np
 from inputmeta import oracle
 from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.check.buffers import PATTERNS, Arena
-from inputmeta.conformance.check.out_faults import spoilt
-from inputmeta.conformance.check.verdicts import Finding, Verdict
+from inputmeta.conformance.check.out_faults import spoilt, written_before
+from inputmeta.conformance.check.verdicts import Finding, Verdict, declared
 from inputmeta.conformance.interrupts import at_once
 from inputmeta.conformance.subjects.base import (
     Rejection,
@@ -73,6 +73,8 @@ def check_refusal(subject: Subject, request: Request, step: int, broken: set[str
         if problem.verdict is Verdict.ACCEPTED:
             return [problem]
     written = [key for key, row in arena.rows.items() if not np.array_equal(row.memory, before[key])]
+    if request.out_fault is not None and broken == {"P-OUT"}:
+        written = [key for key in written if not written_before(key, request.out_fault, request)]
     if written:
         condition = min(broken)
         detail = f"breaks {condition}, but {', '.join(sorted(written))} had been written before it was refused"
@@ -172,7 +174,15 @@ def place_of(sequence: int | None) -> str:
 
 
 def offered_shapes(subject: Subject, request: Request) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """Dtype and shape by flat key of the claimed tensors: what the batch would have, or one cell where that is none."""
+    """Dtype and shape by flat key of the claimed tensors: what the batch would have, or one cell where that is none.
+
+    A batch whose buffers alone are at fault has the shapes of the valid batch.
+    """
+    valid = dataclasses.replace(request, out_fault=None)
+    if request.out_fault is not None and not valid.violations():
+        able = subject.capabilities.fields
+        expected = {key: want for key, want in valid.expected().items() if want.shape and declared(key).name in able}
+        return {key: (want.dtype, want.shape) for key, want in expected.items()}
     shapes = oracle.field_shapes(request.path, request.config, request.sequences, request.max_num_blocks)
     offered: dict[str, tuple[str, tuple[int, ...]]] = {}
     for key, (field, shape) in shapes.items():

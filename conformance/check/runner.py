@@ -18,6 +18,7 @@ import numpy as np
 
 from inputmeta.conformance.cases.model import Case
 from inputmeta.conformance.cases.request import Request, step_request
+from inputmeta.conformance.check import out_faults
 from inputmeta.conformance.check.buffers import PATTERNS, Arena, Shapes
 from inputmeta.conformance.check.compare import Wanted, compare_field, compare_fields, finding
 from inputmeta.conformance.check.inspection import inspected
@@ -113,13 +114,9 @@ def run_case(case: Case, subject: Subject) -> Outcome:
         request = step_request(case, index, in_place=subject.capabilities.in_place)
         beyond = subject.capabilities.lacks(
             request.path, request.config, request.sequences, request.max_num_blocks, request.gather
-        )
+        ) or fault_beyond(subject, request)
         if beyond is not None:
             outcome.unsupported.add(beyond)
-            continue
-        fault = request.out_fault
-        if fault is not None and not offers(subject, request, fault.key):
-            outcome.unsupported.add(f"out {fault.key}")
             continue
         broken = {error.condition for error in request.violations()}
         if broken and not subject.capabilities.must_refuse(broken):
@@ -149,9 +146,11 @@ def run_case(case: Case, subject: Subject) -> Outcome:
     return outcome
 
 
-def offers(subject: Subject, request: Request, key: str) -> bool:
-    """Whether the subject is given a buffer of this field."""
-    return key in offered_shapes(subject, request)
+def fault_beyond(subject: Subject, request: Request) -> str | None:
+    """Why a subject is not asked to refuse the fault of the caller's buffers, or None."""
+    if request.out_fault is None:
+        return None
+    return out_faults.beyond(request.out_fault, request.path, offered_shapes(subject, request), subject.capabilities)
 
 
 def contradictions(subject: Subject, step: ValidStep) -> Iterator[Finding]:

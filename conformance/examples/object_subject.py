@@ -24,6 +24,7 @@ class BoundarySubject:
         fields=frozenset({"total_q", "cu_seqlens_k", *NEUTRAL}),
         in_place=True,
         neutral_tails=True,
+        read_only=True,
         max_num_reqs=1024,
     )
 
@@ -55,6 +56,8 @@ def stored(fields: dict[str, np.ndarray], out: dict[str, np.ndarray] | None) -> 
             raise Rejection("P-OUT", None, key, f"P-OUT: {key} is of {out[key].dtype}")
         if rows != len(value) and (key not in NEUTRAL or rows < len(value)):
             raise Rejection("P-OUT", None, key, f"P-OUT: {key} is missing or has not {len(value)} rows")
+        if not out[key].flags.writeable:
+            raise Rejection("P-OUT", None, key, f"P-OUT: {key} is read-only")
     for key, value in fields.items():
         out[key][: len(value)] = value
         out[key][len(value) :] = NEUTRAL.get(key, 0)

@@ -72,7 +72,7 @@ def _cases(draw: st.DrawFn, profile: Profile) -> Case:
     )
     valid = extreme(draw, replace(case, max_num_blocks=_buffer_width(case, width)))
     gather = tuple(draw_gather(draw, step) for step in valid.steps) if path == "decode_zos" else ()
-    case = broken(draw, valid, breaker, profile.refusals) if is_broken else valid
+    case = broken(draw, valid, breaker, profile) if is_broken else valid
     if profile.varlen:  # last, so that no other draw depends on it
         gather = tuple(draw_varlen(draw, valid.config, *of_step) for of_step in zip(valid.steps, gather, strict=False))
     return replace(case, gather=_without_refused(gather, case, valid))

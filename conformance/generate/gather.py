@@ -39,18 +39,18 @@ def draw_varlen(draw: st.DrawFn, config: Config, sequences: Items[Sequence], gat
     varies = chance(draw, 1, 3)
     lengths = tuple(max(1, s.seqlen_q - pick(draw, (0, 0, 1, 2, s.seqlen_q))) for s in sequences)
     accepted = [pick(draw, (0, 1, 3)) for _ in gather.prev_sampled]
-    rejected: list[int | None] = [None] * len(accepted)
+    lost: dict[int, int] = {}
     for sequence, place in zip(sequences, gather.remap, strict=True):
         most = sequence.seqlen_k - sequence.seqlen_q if fits_the_pools(config, sequence) else 0
         drawn = pick(draw, (0, 1, 2, 4, most))
-        if place >= 0:  # of several that continue from one row, none may lose more than it has
-            before = rejected[place]
-            rejected[place] = min(most, drawn if before is None else before)
+        if place >= 0:
+            lost[place] = min(most, drawn, lost.get(place, drawn))  # two that continue from one row lose the same
     if not varies:
         return gather
+    rejected = [lost.get(place, 0) for place in range(len(accepted))]
     varlen = Varlen(
         seqlens_q=lengths,
-        prev_seqlens_q=tuple(1 + taken + (lost or 0) for taken, lost in zip(accepted, rejected, strict=True)),
+        prev_seqlens_q=tuple(1 + taken + back for taken, back in zip(accepted, rejected, strict=True)),
         prev_num_accepted_tokens=tuple(accepted),
     )
     return replace(gather, varlen=varlen)

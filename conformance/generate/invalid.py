@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -12,6 +10,7 @@ from inputmeta.conformance.cases.model import Case
 from . import broken_int32, broken_out, broken_shapes
 from .breaking import BREAKERS
 from .draws import pick
+from .profile import Profile
 
 REGISTERED = (broken_shapes, broken_int32, broken_out)
 """Modules that fill ``BREAKERS`` when imported, in the order of the conditions."""
@@ -28,12 +27,16 @@ def draw_breaker(draw: st.DrawFn) -> int:
     return pick(draw, numbers)
 
 
-def broken(draw: st.DrawFn, case: Case, number: int, refusals: Collection[str]) -> Case:
+def broken(draw: st.DrawFn, case: Case, number: int, profile: Profile) -> Case:
     """The case broken in way ``number``, or in the next one that the case offers a place for.
 
-    ``refusals``: the preconditions that may be broken. The case as it is, if it offers no place for any of them.
+    The case as it is, if it offers no place for any that the profile allows.
     """
-    candidates = [one for one in (*BREAKERS[number:], *BREAKERS[:number]) if one.condition in refusals]
+    candidates = [
+        one
+        for one in (*BREAKERS[number:], *BREAKERS[:number])
+        if one.condition in profile.refusals and (profile.read_only or one.id != "P-OUT:read-only")
+    ]
     found = next(((breaker, places) for breaker in candidates if (places := breaker.places(case))), None)
     if found is None:
         return case

@@ -35,6 +35,8 @@ class Profile:
     tiers: tuple[str, ...] = TIERS
     varlen: bool = True
     """Draw some ZOS steps with drafts of variable length."""
+    read_only: bool = True
+    """Draw read-only buffers, which are to be refused."""
     multi_step: bool = True
     """Draw some cases of several steps on one set of buffers."""
     wide_windows: bool = True

@@ -16,6 +16,7 @@ from inputmeta.conformance.mutants import (
     forms,
     formulas,
     history,
+    inputs,
     memory,
     processes,
     refusals,
@@ -26,7 +27,19 @@ from inputmeta.conformance.subjects.base import Subject, SubjectError
 
 __all__ = ["MUTANTS", "Mutant", "mutant_subject"]
 
-_MODULES = (formulas, classes, containers, forms, memory, refusals, history, processes, devices, wire)
+_MODULES = (
+    formulas,
+    classes,
+    containers,
+    forms,
+    inputs,
+    memory,
+    refusals,
+    history,
+    processes,
+    devices,
+    wire,
+)
 """Importing them enters their mutants."""
 
 

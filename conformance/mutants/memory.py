@@ -215,9 +215,9 @@ def neutral_rows(request: Request) -> dict[str, np.ndarray]:
 
 
 def shape_wanted(request: Request, key: str) -> tuple[int, ...]:
-    """Of a field."""
-    shapes = oracle.field_shapes(request.path, request.config, request.sequences, request.max_num_blocks)
-    return shapes[key][1]
+    """Of a field; of tables that are too narrow, as they should be."""
+    valid = dataclasses.replace(request, max_num_blocks=None) if request.violations() else request
+    return valid.expected()[key].shape
 
 
 class TakesAnyBuffer(Wrong):
@@ -229,10 +229,12 @@ class TakesAnyBuffer(Wrong):
         except Rejection as right:
             if right.condition != "P-OUT" or request.out is None or not self.takes(request, right.field):
                 raise
-        fields = super().build(dataclasses.replace(request, out=None, max_num_blocks=None))
+        width = None if request.violations() else request.max_num_blocks  # tables that are too narrow are cut
+        fields = super().build(dataclasses.replace(request, out=None, max_num_blocks=width))
         for key, array in request.out.items():
             value = fields.get(key)
             if isinstance(value, np.ndarray):
+                array.flags.writeable = True
                 np.copyto(array, value[tuple(slice(0, size) for size in array.shape)], casting="unsafe")
         return {**fields, **request.out}
 
@@ -267,13 +269,13 @@ class CutsColumnsToTheBuffer(TakesAnyBuffer):
 class CastsToTheBuffer(TakesAnyBuffer):
     def takes(self, request: Request, key: str) -> bool:
         array = offered(request, key)
-        return array is not None and array.shape == shape_wanted(request, key) and not self.moved(request, key)
+        return array is not None and array.dtype != oracle.FIELDS[key.partition(".")[0]].dtype
 
     @staticmethod
     def moved(request: Request, key: str) -> bool:
-        """Whether the dtype is right, so that something else is not."""
+        """Whether it is as it should be, so that its place is not."""
         array = offered(request, key)
-        fits = array is not None and array.shape == shape_wanted(request, key)
+        fits = array is not None and array.flags.writeable and array.shape == shape_wanted(request, key)
         return array is not None and fits and array.dtype == oracle.FIELDS[key.partition(".")[0]].dtype
 
 
@@ -286,3 +288,31 @@ class CastsToTheBuffer(TakesAnyBuffer):
 class BelievesInEvenSpacing(TakesAnyBuffer):
     def takes(self, request: Request, key: str) -> bool:
         return "." in key and CastsToTheBuffer.moved(request, key) and request.path == "decode_zos"
+
+
+@wrong_class("OUT", "ACCEPTED:P-OUT", "compiled code gets the address alone: what is read-only is written all the same")
+class WritesThroughTheFlag(TakesAnyBuffer):
+    def takes(self, request: Request, key: str) -> bool:
+        array = offered(request, key)
+        return array is not None and not array.flags.writeable
+
+
+class TakesAnyBufferOfACall(TakesAnyBuffer):
+    """Looks at the buffers of one call, after which it has written its own, and not at those of a later one."""
+
+    call: oracle.Call
+
+    def takes(self, request: Request, key: str) -> bool:
+        return oracle.FIELDS[key.partition(".")[0]].written_by(request.path, request.config) == self.call
+
+
+@wrong_class("OUT", "ACCEPTED:P-OUT", "buffers are looked at when a step is prepared, those of its expansions never")
+class ExpandsIntoAnyBuffer(TakesAnyBufferOfACall):
+    call = "expand"
+
+
+@wrong_class(
+    "OUT", "ACCEPTED:P-OUT", "buffers are looked at in the full layout, those of the mirror never", paths=("prompt",)
+)
+class MirrorsIntoAnyBuffer(TakesAnyBufferOfACall):
+    call = "mirror"

@@ -95,3 +95,20 @@ class CrashesOnAShortTable(Wrong):
         broken = {error.condition for error in request.violations()}
         if broken == {"P-TABLE"}:
             raise IndexError("block_table: list index out of range")
+
+
+@wrong_class(
+    "OVF",
+    "ACCEPTED:P-INT32",
+    "each rank checks the rows that it computes: a pivot past int32 stops one rank and the others wait for it",
+    paths=("prompt",),
+)
+class ChecksTheRowsOfItsRank(Wrong):
+    def build(self, request: Request) -> Result:
+        try:
+            return super().build(request)
+        except Rejection as right:
+            # The last row is in the last block of its chunk, which is rank 0's.
+            if right.condition != "P-INT32" or "pivots" not in right.field or request.config.cp_rank == 0:
+                raise
+            return request.out or {}

@@ -114,7 +114,8 @@ def out_message(out: Mapping[str, np.ndarray]) -> wire.Out:
     for key, view in out.items():
         root = root_of(view)
         offset = (view.ctypes.data - root.ctypes.data) // view.itemsize
-        views[key] = wire.View(buffer=places[id(root)], offset=offset, shape=view.shape)
+        locked = not view.flags.writeable
+        views[key] = wire.View(buffer=places[id(root)], offset=offset, shape=view.shape, read_only=locked)
     return wire.Out(buffers=tuple(wire.Array.of(root.reshape(-1)) for root in roots), views=views)
 
 
@@ -190,6 +191,7 @@ def out_of(message: wire.Out) -> dict[str, np.ndarray]:
         if view.buffer >= len(roots) or view.offset + cells > roots[view.buffer].size:
             raise ProtocolError(f"the view of {key[:80]} lies outside its buffer")
         views[key] = roots[view.buffer][view.offset : view.offset + cells].reshape(view.shape)
+        views[key].flags.writeable = not view.read_only
     return views
 
 

@@ -160,12 +160,13 @@ class Gather(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     varlen: Varlen | None = None
 
 
-class View(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Where a field lies: ``prod(shape)`` cells of a buffer from cell ``offset`` on."""
+class View(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """Where a field lies: ``prod(shape)`` cells of a buffer from cell ``offset`` on. ``read_only``: if claimed."""
 
     buffer: Annotated[int, msgspec.Meta(ge=0, lt=MOST_ARRAYS)]
     offset: Count
     shape: Annotated[tuple[Count, ...], msgspec.Meta(min_length=1, max_length=2)]
+    read_only: bool = False
 
 
 class Out(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -220,6 +221,7 @@ class Claims(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     max_cp_size: Limit = 1
     yoco_modes: Names = ("off",)
     varlen: bool = False
+    read_only: bool = False
     max_total_q: Limit | None = None
     max_num_reqs: Limit | None = None
     max_table_columns: Limit | None = None

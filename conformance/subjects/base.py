@@ -35,6 +35,8 @@ class Capabilities:
     """In place, rows past ``total_q`` of the caller's buffers are given their neutral values (I-3)."""
     varlen: bool = False
     """Takes ZOS steps of variable length (F-VARLEN): ``gather`` may have a ``varlen``."""
+    read_only: bool = False
+    """Its interface knows read-only buffers, and it refuses one that it is to fill (I-49)."""
     max_total_q: int | None = None
     """Most query rows of a batch; None: no limit. So are the two below."""
     max_num_reqs: int | None = None

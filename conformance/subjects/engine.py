@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from array import array as machine_array
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -12,6 +11,7 @@ import torch
 from inputmeta import engine, oracle
 from inputmeta.conformance.cases.model import Gather
 from inputmeta.conformance.cases.request import Request
+from inputmeta.conformance.subjects.arrays import formed
 from inputmeta.conformance.subjects.base import Capabilities, Rejection, Result
 from inputmeta.engine.broadcast.errors import RefusedError
 from inputmeta.engine.broadcast.manifest import assemble, decode, describe, encode
@@ -52,9 +52,9 @@ class EngineSubject:
         try:
             sequences = engine_sequences(request.sequences)
             metadata = builders[request.path](request, sequences, config, out)
+            metadata.compute_attn_info(config, out=out, expansions=request.expand)
         except engine.PreconditionError as error:
             raise Rejection(error.condition, error.sequence, error.field, str(error)) from error
-        metadata.compute_attn_info(config, out=out, expansions=request.expand)
         return metadata
 
     def expand(self, container: engine.InputMetadataV4, request: Request) -> None:
@@ -173,6 +173,7 @@ def full_layout(out: Buffers) -> Buffers:
             full[key] = torch.empty((rows, *buffer.shape[1:]), dtype=buffer.dtype, device=buffer.device)
         else:
             full[key] = buffer
+    full.pop("positions", None)  # scratch could be of the right size, and the caller's would not be missed
     if positions is not None:
         full["positions"] = positions
     return full
@@ -206,37 +207,5 @@ def engine_config(config: oracle.MetadataConfig) -> engine.MetadataConfig:
 
 
 def engine_sequences(sequences: Sequence[oracle.SequenceMetadata]) -> list[engine.SequenceMetadata]:
-    """The sequences as the engine's type, their integers in another form from array to array (:data:`FORMS`)."""
+    """The sequences as the engine's type, their integers in another form from array to array."""
     return [engine.SequenceMetadata(**vars(s) | formed(s, index)) for index, s in enumerate(sequences)]
-
-
-def formed(sequence: oracle.SequenceMetadata, index: int) -> dict[str, object]:
-    """The arrays of the sequence with this index; as they are where a value does not fit in the form's dtype."""
-    arrays: dict[str, object] = {}
-    for place, name in enumerate(oracle.SEQUENCE_ARRAYS):
-        values = getattr(sequence, name)
-        try:
-            arrays[name] = FORMS[(index + place) % len(FORMS)](values)
-        except OverflowError:
-            arrays[name] = values
-    return arrays
-
-
-def strided(values: Sequence[int]) -> np.ndarray:
-    """Every second cell of an array; those between hold what no array may."""
-    cells = np.full(2 * len(values), -77, dtype=np.int32)
-    cells[::2] = np.array(values, dtype=np.int32)  # OverflowError, where an assignment would wrap
-    return cells[::2]
-
-
-FORMS: tuple[Callable[[Sequence[int]], object], ...] = (
-    tuple,
-    lambda values: np.array(values, dtype=np.int32),
-    strided,
-    list,
-    lambda values: np.array(values, dtype=np.int64),
-    lambda values: machine_array("i", values),
-    lambda values: np.array(values, dtype=">i4"),
-    lambda values: np.array(values[::-1], dtype=np.int64)[::-1],
-)
-"""What a scheduler may hand over: plain integers, buffers of int32, and arrays that have to be read cell by cell."""

@@ -31,6 +31,7 @@ class OracleSubject:
             max_cp_size=2**16,
             yoco_modes=frozenset({"off", "mask", "compact"}),
             varlen=True,
+            read_only=True,
         )
 
     def build(self, request: Request) -> Result:
@@ -61,9 +62,8 @@ class OracleSubject:
     def _check_out(fields: Mapping[str, oracle.ExpectedField], out: dict[str, np.ndarray]) -> None:
         """P-OUT, before anything is written."""
         for key, field in fields.items():
-            if field.shape and (key not in out or (out[key].shape, out[key].dtype.name) != (field.shape, field.dtype)):
-                wanted = f"{field.dtype} of shape {list(field.shape)}"
-                raise Rejection("P-OUT", None, key, f"P-OUT: {key} is missing or not {wanted}")
+            if field.shape:
+                check_buffer(key, field.dtype, field.shape, out)
 
     @staticmethod
     def _store(key: str, field: oracle.ExpectedField, out: dict[str, np.ndarray] | None) -> np.ndarray | int | bool:
@@ -76,6 +76,18 @@ class OracleSubject:
         values = [field.cells[i] for i in defined]
         flat[defined] = np.array(values, dtype=np.int64).astype(array.dtype)  # a fault may leave int32: wrap as C does
         return array
+
+
+def check_buffer(key: str, dtype: str, shape: tuple[int, ...], out: Mapping[str, np.ndarray]) -> None:
+    """P-OUT of one buffer.
+
+    Raises:
+        Rejection: it is missing, of another dtype or shape, or read-only.
+    """
+    if key not in out or (out[key].shape, out[key].dtype.name) != (shape, dtype):
+        raise Rejection("P-OUT", None, key, f"P-OUT: {key} is missing or not {dtype} of shape {list(shape)}")
+    if not out[key].flags.writeable:
+        raise Rejection("P-OUT", None, key, f"P-OUT: {key} is read-only")
 
 
 def check_stacks(out: Mapping[str, np.ndarray]) -> None:

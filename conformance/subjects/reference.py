@@ -11,7 +11,7 @@ from inputmeta import oracle
 from inputmeta.conformance import reference
 from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.subjects.base import Capabilities, Rejection, Result
-from inputmeta.conformance.subjects.oracle import check_stacks
+from inputmeta.conformance.subjects.oracle import check_buffer, check_stacks
 
 
 class ReferenceSubject:
@@ -26,6 +26,7 @@ class ReferenceSubject:
             in_place=True,
             max_cp_size=2**16,
             yoco_modes=frozenset({"off", "mask", "compact"}),
+            read_only=True,
         )
 
     def build(self, request: Request) -> Result:
@@ -57,10 +58,7 @@ def in_place(step: reference.Expected, fields: Result, out: dict[str, np.ndarray
     """The caller's arrays, their defined cells written; nothing is written when one of them does not fit (P-OUT)."""
     arrays = {key: value for key, value in fields.items() if isinstance(value, np.ndarray)}
     for key, value in arrays.items():
-        if key not in out or (out[key].shape, out[key].dtype) != (value.shape, value.dtype):
-            raise Rejection(
-                "P-OUT", None, key, f"P-OUT: {key} is missing or not {value.dtype} of shape {list(value.shape)}"
-            )
+        check_buffer(key, value.dtype.name, value.shape, out)
     for key, value in arrays.items():
         defined = step.defined(key)
         np.copyto(out[key], value, where=True if defined is None else np.asarray(defined))

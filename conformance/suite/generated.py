@@ -166,7 +166,7 @@ def narrowed(case: Case) -> Case | None:
         return None
     gather = tuple(None for _ in case.gather)
     return msgspec.structs.replace(
-        case, gather=gather, max_num_blocks=needed - 1, tags=(*case.tags, "invalid:P-OUT", "P-OUT:narrow")
+        case, gather=gather, max_num_blocks=needed - 1, tags=(*case.tags, "invalid:P-OUT", "P-OUT:narrow-table")
     )
 
 

@@ -143,6 +143,5 @@ def all_fields() -> list[tuple[str, str]]:
 
 
 def all_refusals() -> list[tuple[str, str]]:
-    """Path and precondition of every test of a refusal. A prompt's buffers have no width that a batch may exceed."""
-    pairs = [(path, condition) for path in oracle.PATHS for condition in oracle.PRECONDITIONS]
-    return [pair for pair in pairs if pair != ("prompt", "P-OUT")]
+    """Path and precondition of every test of a refusal."""
+    return [(path, condition) for path in oracle.PATHS for condition in oracle.PRECONDITIONS]

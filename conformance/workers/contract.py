@@ -11,15 +11,17 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import cast
+from typing import cast, get_args
 
 import numpy as np
 
 from inputmeta import oracle
+from inputmeta.conformance.cases.model import FaultKind, OutFault
 from inputmeta.conformance.cases.request import Request
-from inputmeta.conformance.check.buffers import PATTERNS, Arena
+from inputmeta.conformance.check.buffers import PATTERNS, Arena, Shapes
 from inputmeta.conformance.check.compare import Wanted, compare_field, form_problem
 from inputmeta.conformance.check.containers import Inspected, inspectable
+from inputmeta.conformance.check.out_faults import beyond, spoilt, written_before
 from inputmeta.conformance.check.tails import tails_of
 from inputmeta.conformance.protocol import messages as wire
 from inputmeta.conformance.protocol.convert import build_message, capabilities_of
@@ -259,6 +261,37 @@ def check_in_place(session: Session) -> Iterator[str]:
                 yield f"{described(request)}: wrote into the buffers of a batch that it refused"
 
 
+def check_out(session: Session) -> Iterator[str]:
+    """A buffer that is missing, of another shape or dtype, or read-only where that is claimed, is refused for P-OUT
+    before its call writes.
+    """
+    if not session.claims.in_place or not session.claims.must_refuse({"P-OUT"}):
+        raise Skipped("in_place, or to refuse for P-OUT, is not claimed")
+    kinds: tuple[FaultKind, ...] = get_args(FaultKind)
+    for number, request in enumerate(session.valid()):
+        wanted = session.claimed(request)
+        shapes = {key: (want.field.dtype, want.field.shape) for key, want in wanted.items() if want.tensor}
+        for place, kind in enumerate(kinds):
+            faults = [OutFault(key=key, fault=kind) for key in shapes]
+            possible = [fault for fault in faults if beyond(fault, request.path, shapes, session.claims) is None]
+            if possible:
+                fault = possible[(number + place) % len(possible)]
+                for problem in out_problems(session, dataclasses.replace(request, out_fault=fault), fault, shapes):
+                    yield f"{described(request)}, {fault.key} {kind}: {problem}"
+
+
+def out_problems(session: Session, request: Request, fault: OutFault, shapes: Shapes) -> Iterator[str]:
+    """What is wrong with the refusal of a batch that comes with one buffer at fault."""
+    arena = Arena([shapes], PATTERNS[0])
+    before = {key: row.memory.copy() for key, row in arena.rows.items()}
+    problems = list(refusal_problems(session, dataclasses.replace(request, out=spoilt(arena.views(shapes), fault))))
+    yield from problems
+    written = [key for key, row in arena.rows.items() if not np.array_equal(row.memory, before[key])]
+    of_its_call = [key for key in written if not written_before(key, fault, request)]
+    if of_its_call and not problems:
+        yield f"{of_its_call[0]} was written"
+
+
 def first_rows(value: object, want: Wanted) -> object:
     """A field without the rows past the batch's."""
     return value[: want.field.shape[0]] if isinstance(value, np.ndarray) and value.ndim and want.tensor else value
@@ -304,6 +337,7 @@ CHECKS: tuple[tuple[str, Callable[[Session], Iterator[str]]], ...] = (
     ("rejects", check_rejects),
     ("invalid-messages", check_invalid_messages),
     ("in-place", check_in_place),
+    ("out", check_out),
     ("container", check_container),
     ("bye", check_bye),
 )

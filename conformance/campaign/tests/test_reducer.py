@@ -278,7 +278,10 @@ def test_whatever_is_generated_is_reduced_and_stays_what_it_was() -> None:
 
             reduced = reduce_case(case, FOUND, probe_of(fault)).case
             assert fault(reduced)
-            assert len(every(reduced)) <= max(1, len(broken))
+            if "P-INT32:window-total" in case.tags:  # n_seq * W: with the W that was drawn, every one is needed
+                assert "a sequence less" not in problems(reduced, fault)
+            else:
+                assert len(every(reduced)) <= max(1, len(broken))
             continue
         rows = max(sum(s.seqlen_q for s in step) for step in case.steps)
 

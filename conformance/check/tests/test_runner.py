@@ -289,6 +289,9 @@ FAULTS = [
     ("prompt", "load_segments_swa", "short"),
     ("prompt", "kv_swa_full_index_pivots", "narrow"),
     ("prompt", "valid_token_mask", "dtype"),
+    ("prompt", "positions", "read-only"),
+    ("prompt", "klen.2", "missing"),
+    ("prompt", "kv_ca_index.1", "narrow"),
     ("decode_zos", "positions_c.2", "mis-spaced"),
     ("decode_zos", "slot_mapping_store_ca.2", "overlapping"),
 ]
@@ -299,7 +302,8 @@ def test_a_spoilt_buffer_is_refused_with_nothing_written(path: str, key: str, fa
     class WritesFirst(OracleSubject):
         def build(self, request: Request) -> Result:
             for array in (request.out or {}).values():
-                array[:1] = 0
+                if array.flags.writeable:
+                    array[:1] = 0
             return super().build(request)
 
     class Takes(OracleSubject):
@@ -314,10 +318,56 @@ def test_a_spoilt_buffer_is_refused_with_nothing_written(path: str, key: str, fa
     assert "had been written before it was refused" in finding.detail
 
 
+@pytest.mark.parametrize(
+    ("key", "written", "is_right"),
+    [
+        ("mirror_cp_index", "cu_seqlens_q", True),  # prepared before
+        ("positions", "state_block_idx", True),
+        ("positions", "mirror_cp_reverse_index", False),  # by the same call
+        ("positions_cp", "cu_seqlens_q", False),
+        ("klen.2", "ks.2", True),
+        ("klen.2", "kv_ca_index.1", False),
+        ("ks.2", "klen.2", False),  # by a call after it
+        ("yoco_consumer_positions", "yoco_consumer_ks.2", False),
+    ],
+)
+def test_what_the_calls_before_have_written_stands(key: str, written: str, is_right: bool) -> None:
+    class Writes(OracleSubject):
+        def build(self, request: Request) -> Result:
+            if request.out is not None:
+                request.out[written][:1] = 0
+            return super().build(request)
+
+    config = msgspec.structs.replace(CONFIG, cp_size=2, yoco_mode="compact")
+    batch = msgspec.structs.replace(spoilt_case("prompt", key, "missing"), config=config)
+    assert run_case(batch, OracleSubject()).findings == []
+    found = verdicts(run_case(batch, Writes()))
+    assert found == (set() if is_right else {f"ACCEPTED:prompt:P-OUT:{key.partition('.')[0]}:-"})
+
+
+@pytest.mark.parametrize(
+    ("path", "key", "fault", "told"),
+    [
+        ("prompt", "positions", "narrow", "narrow out positions"),
+        ("prompt", "mirror_cp_index", "short", "out mirror_cp_index"),
+        ("decode_zos", "positions", "overlapping", "overlapping out positions"),
+        ("decode", "positions_c.2", "overlapping", "overlapping out positions_c.2"),
+        ("decode_zos", "kv_ca_index.1", "mis-spaced", "mis-spaced out kv_ca_index.1"),
+    ],
+)
+def test_a_fault_that_a_batch_cannot_have_is_no_claim_of_anybody(path: str, key: str, fault: str, told: str) -> None:
+    assert run_case(spoilt_case(path, key, fault), OracleSubject()).unsupported == {told}
+
+
 def test_a_spoilt_buffer_is_no_matter_of_a_subject_that_is_not_given_it() -> None:
     batch = spoilt_case("prompt", "positions", "missing")
     able = OracleSubject().capabilities
     bare = dataclasses.replace(able, fields=able.fields - {"positions"})
     assert run_case(batch, Wrong(lambda *_: None, bare)).unsupported == {"out positions"}
+    locked = spoilt_case("prompt", "positions", "read-only")
+    unknown = dataclasses.replace(able, read_only=False)
+    assert run_case(locked, Wrong(lambda *_: None, unknown)).unsupported == {"read-only buffers"}
+    unchecked = dataclasses.replace(able, refuses=able.refuses - {"P-OUT"})
+    assert run_case(batch, Wrong(lambda *_: None, unchecked)).outside == {0: {"P-OUT"}}
     own = run_case(batch, Wrong(lambda *_: None, dataclasses.replace(able, in_place=False)))
     assert (own.findings, own.broken, own.steps) == ([], {}, 1)

@@ -71,6 +71,7 @@ struct Buffer {
 struct View {
     std::size_t buffer, offset;
     std::vector<std::int64_t> shape;
+    bool read_only;
 };
 
 struct Batch {
@@ -150,11 +151,12 @@ Sequence sequence_of(const Json& value) {
 
 // Where a field lies in its buffer; throws if that is not inside.
 View view_of(const Json& value, const std::vector<Buffer>& buffers) {
-    only_keys(value, {"buffer", "offset", "shape"});
+    only_keys(value, {"buffer", "offset", "shape", "read_only"});
     const std::int64_t index = integer(value.at("buffer")), offset = integer(value.at("offset"));
     if (index < 0 || static_cast<std::size_t>(index) >= buffers.size()) throw std::runtime_error("no such buffer");
     const auto room = static_cast<std::int64_t>(buffers[static_cast<std::size_t>(index)].cells());
-    View view{static_cast<std::size_t>(index), 0, {}};
+    const bool read_only = value.contains("read_only") && boolean(value.at("read_only"));
+    View view{static_cast<std::size_t>(index), 0, {}, read_only};
     std::int64_t cells = 1;
     for (const Json& size : array(value.at("shape"))) {
         view.shape.push_back(integer(size));
@@ -207,7 +209,8 @@ Json hello() {
               {"fields", decode_fields()},
               {"devices", Json::array({"cpu"})},
               {"in_place", true},
-              {"neutral_tails", true}}}};
+              {"neutral_tails", true},
+              {"read_only", true}}}};
 }
 
 Json error(std::int64_t id, const char* kind, std::string message) {
@@ -247,7 +250,7 @@ Json reject(Batch& batch, const Refusal& refusal) {
             {"buffers", buffers_of(batch)}};
 }
 
-// P-OUT: a view for each field, of its shape; a query-aligned one may have more rows.
+// P-OUT: a view for each field, of its dtype and shape, not read-only; a query-aligned one may have more rows.
 void check_views(const Batch& batch, const std::vector<Field>& fields) {
     for (const Field& field : fields) {
         const auto found = batch.views.find(field.key);
@@ -255,7 +258,8 @@ void check_views(const Batch& batch, const std::vector<Field>& fields) {
         std::vector<std::int64_t> shape = found->second.shape;
         if (field.row_a_query && !shape.empty() && shape[0] > field.shape[0]) shape[0] = field.shape[0];
         if (shape != field.shape || batch.buffers[found->second.buffer].is_bool != field.is_bool)
-            throw Refusal{"P-OUT", {}, field.key, "P-OUT: " + field.key + " is not of the step's shape"};
+            throw Refusal{"P-OUT", {}, field.key, "P-OUT: " + field.key + " is not of the step's dtype and shape"};
+        if (found->second.read_only) throw Refusal{"P-OUT", {}, field.key, "P-OUT: " + field.key + " is read-only"};
     }
 }
 

@@ -45,6 +45,7 @@ class Feature:
     conditions: frozenset[str] = frozenset()
     """Preconditions one of which a batch with the feature breaks; empty: a valid batch can have it."""
     varlen: bool = False
+    read_only: bool = False
     multi_step: bool = False
     wide_window: bool = False
 
@@ -60,6 +61,7 @@ class Feature:
             and (not self.yoco_modes or bool(self.yoco_modes.intersection(profile.yoco_modes)))
             and (self._breakable(profile) if self.conditions else profile.invalid < 1)
             and (not self.varlen or profile.varlen)
+            and (not self.read_only or profile.read_only)
             and (not self.multi_step or profile.multi_step)
             and (not self.wide_window or profile.wide_windows)
         )

@@ -5,17 +5,25 @@ from __future__ import annotations
 from array import array
 
 from inputmeta import oracle
-from inputmeta.conformance.cases.model import Case, Config, Sequence
+from inputmeta.conformance.cases.model import Case, Config, Sequence, oracle_config
 
 from ..draws import INT32_MAX
 from ..int32 import block_count, dense_product, highest_block_id, highest_state_id, highest_window_row
 from .feature import DECODE, OF_SEQUENCES, PROMPT, ZOS, Conditions, Feature, holding
 
 
-def _refusal(name: str, text: str, classes: tuple[str, ...] = (), paths: frozenset[str] = PROMPT | DECODE) -> Feature:
+def _refusal(
+    name: str,
+    text: str,
+    classes: tuple[str, ...] = (),
+    paths: frozenset[str] = PROMPT | DECODE,
+    *,
+    min_cp_size: int = 1,
+    read_only: bool = False,
+) -> Feature:
     condition = name.partition(":")[0]
     conditions = frozenset({condition}) if condition in oracle.PRECONDITIONS else OF_SEQUENCES
-    return Feature(name, text, classes, paths, conditions=conditions)
+    return Feature(name, text, classes, paths, conditions=conditions, min_cp_size=min_cp_size, read_only=read_only)
 
 
 FEATURES = (
@@ -58,13 +66,19 @@ FEATURES = (
     _refusal("P-INT32:sentinel", "an image_sentinel outside int32", ("OVF", "DTYPE")),
     _refusal("P-INT32:product", "the product of F-LIMIT past int32", ("OVF",), DECODE),
     _refusal("P-INT32:pivot", "a pivot past int32 behind n_seq * W that fits", ("OVF",), PROMPT),
+    _refusal(
+        "P-INT32:pivot-of-ranks", "the same on a rank without that row (I-20)", ("OVF", "CP"), PROMPT, min_cp_size=2
+    ),
     _refusal("P-INT32:window-total", "n_seq * W past int32", ("OVF",), PROMPT),
     _refusal("P-OUT:missing", "one of the caller's buffers is not there"),
     _refusal("P-OUT:short", "a buffer of one row fewer"),
     _refusal("P-OUT:narrow", "a buffer of one column fewer"),
     _refusal("P-OUT:dtype", "a buffer of another dtype", ("DTYPE",)),
+    _refusal("P-OUT:read-only", "a buffer that is read-only", read_only=True),
     _refusal("P-OUT:mis-spaced", "buckets in each other's place (F-STACK)", (), ZOS),
     _refusal("P-OUT:overlapping", "buckets in one place (F-STACK)", ("ALIAS",), ZOS),
+    _refusal("P-OUT:of-mirror", "a buffer that the mirror fills (I-49)", ("CP",), PROMPT, min_cp_size=2),
+    _refusal("P-OUT:on-demand", "a buffer of an expansion (I-49)"),
     _refusal("P-OUT:narrow-table", "fewer columns of tables than blocks (I-4)", ("BT",), DECODE),
     _refusal("REFUSED:later-sequence", "the first sequence is sound, a later one is not"),
     _refusal("REFUSED:placeholder", "a placeholder breaks a precondition: it has to keep them too", ("SENT",)),
@@ -183,11 +197,13 @@ def _limits(case: Case, step: tuple[Sequence, ...]) -> Conditions:
     width = max(1, case.max_num_blocks or 1, *blocks)
     total_window = len(step) * config.window_size
     total_q = sum(sequence.seqlen_q for sequence in step)
+    pivot = path == "prompt" and total_window <= INT32_MAX < highest_window_row(config, step)
     return {
         "P-INT32:slot": any(_slot_outside(case, s, count) for s, count in zip(step, blocks, strict=True)),
         "P-INT32:state": any(s.state_id > highest_state_id(path, config, s) for s in step),
         "P-INT32:product": path != "prompt" and dense_product(config, total_q, width) > INT32_MAX,
-        "P-INT32:pivot": path == "prompt" and total_window <= INT32_MAX < highest_window_row(config, step),
+        "P-INT32:pivot": pivot,
+        "P-INT32:pivot-of-ranks": pivot and config.cp_size > 1 and config.cp_rank > 0,
         "P-INT32:window-total": path == "prompt" and total_window > INT32_MAX,
     }
 
@@ -198,7 +214,13 @@ def _buffers(case: Case, step: tuple[Sequence, ...]) -> Conditions:
     narrow = case.path != "prompt" and case.max_num_blocks is not None and case.max_num_blocks < needed
     conditions = {"P-OUT:narrow-table": narrow}
     if case.out_fault is not None:
-        conditions[f"P-OUT:{case.out_fault.fault}"] = True
+        field = oracle.FIELDS[case.out_fault.key.partition(".")[0]]
+        call = field.written_by(case.path, oracle_config(case.config))
+        conditions |= {
+            f"P-OUT:{case.out_fault.fault}": True,
+            "P-OUT:of-mirror": call == "mirror",
+            "P-OUT:on-demand": call == "expand",
+        }
     return conditions
 
 

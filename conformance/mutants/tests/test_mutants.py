@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import subprocess
 import sys
 from functools import cache
@@ -22,7 +23,18 @@ from inputmeta.conformance.mutants.mutant import Wrong
 from inputmeta.conformance.mutants.runs import lacks_a_device, opened, put_to_check, run
 from inputmeta.conformance.subjects import SubjectError, load_subject
 
-LIVE = ("ALIAS", "CONTAINER", "FORM", "HISTORY", "OUT_OF_BOUNDS", "REFUSAL", "STALE", "UNWRITTEN", *BUG_CLASSES)
+LIVE = (
+    "ALIAS",
+    "CONTAINER",
+    "FORM",
+    "HISTORY",
+    "OUT",
+    "OUT_OF_BOUNDS",
+    "REFUSAL",
+    "STALE",
+    "UNWRITTEN",
+    *BUG_CLASSES,
+)
 """Kinds of mutants that leave the process whole."""
 NAMED_BY_THE_ISSUE = (
     "segfault-at-one-length",
@@ -54,7 +66,8 @@ def corpus() -> tuple[Case, ...]:
 
 
 def cases_for(mutant: Mutant) -> list[Case]:
-    """The corpus in the order in which a mutant shows soonest: one plain case, then its formula's, then placeholders'.
+    """The corpus in the order in which a mutant shows soonest: one plain case, then those of the formulas and
+    preconditions that its name or its verdict has, then placeholders'.
 
     One that passes sees some cases of each.
     """
@@ -63,7 +76,8 @@ def cases_for(mutant: Mutant) -> list[Case]:
     plain = next(case for case in mine if case not in padded)
     if mutant.declared == Verdict.PASS:
         return [plain, *padded[:5], *mine[:5]]
-    tagged = [case for case in mine if mutant.formula in case.tags]
+    named = {mutant.formula, *re.split(r":| or ", mutant.declared)}
+    tagged = [case for case in mine if named.intersection(case.tags)]
     return [plain, *tagged, *padded, *mine]
 
 

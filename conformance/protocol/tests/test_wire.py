@@ -197,6 +197,16 @@ def test_errors_of_a_subject_are_answers(build, kind, text):
     assert text in answer.message
 
 
+def test_a_read_only_buffer_is_told_and_an_ordinary_one_has_no_such_key():
+    memory = np.zeros(4, dtype=np.int32)
+    out = {"positions": memory[:2], "input_ids": memory[2:]}
+    out["positions"].flags.writeable = False
+    message = convert.out_message(out)
+    assert [b"read_only" in msgspec.msgpack.encode(view) for view in message.views.values()] == [True, False]
+    again = convert.out_of(message)
+    assert {key: view.flags.writeable for key, view in again.items()} == {"positions": False, "input_ids": True}
+
+
 def test_a_result_that_the_next_batch_changes_is_an_answer():
     array = np.zeros(2, dtype=np.int32)
 

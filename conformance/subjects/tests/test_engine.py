@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from inputmeta import engine
-from inputmeta.conformance.cases.model import SCHEMA, Case, Config, Sequence
+from inputmeta.conformance.cases.model import SCHEMA, Case, Config, OutFault, Sequence
 from inputmeta.conformance.check.runner import run_case
-from inputmeta.conformance.subjects.engine import FORMS, EngineSubject, tensors_over
+from inputmeta.conformance.subjects.arrays import FORMS
+from inputmeta.conformance.subjects.engine import EngineSubject, tensors_over
 
 CONFIG = Config(
     block_size=4, dense_ratios=(1,), window_size=2, swa_block_size=2, max_model_len=16, cp_size=2, cp_rank=1
@@ -18,6 +19,16 @@ CONFIG = Config(
 def test_the_lengths_of_an_invalid_batch_size_nothing() -> None:
     endless = Sequence(seqlen_q=2**40, seqlen_k=0, state_id=1)
     outcome = run_case(Case(schema=SCHEMA, path="prompt", config=CONFIG, steps=((endless,),)), EngineSubject())
+    assert (outcome.steps, outcome.findings) == (1, [])
+
+
+def test_no_scratch_stands_for_a_buffer_that_is_not_there() -> None:
+    """A full layout of one row: the scratch of the mirrored fields is of its size."""
+    row = Sequence(seqlen_q=1, seqlen_k=1, block_table=(3,), state_id=1, token_ids=(7,))
+    fault = OutFault(key="positions_cp", fault="missing")
+    outcome = run_case(
+        Case(schema=SCHEMA, path="prompt", config=CONFIG, steps=((row,),), out_fault=fault), EngineSubject()
+    )
     assert (outcome.steps, outcome.findings) == (1, [])
 
 

@@ -120,6 +120,13 @@ def test_a_container_is_inspected_where_it_lives() -> None:
             "in-place",
             "rows from 4 on are past total_q and promised to be neutral",
         ),
+        ("mutant:allocates-what-is-missing", "out", " missing: is accepted; it breaks P-OUT"),
+        ("mutant:cuts-rows-to-the-buffer", "out", " short: is accepted; it breaks P-OUT"),
+        ("mutant:casts-to-the-buffer", "out", " dtype: is accepted; it breaks P-OUT"),
+        ("mutant:writes-through-the-flag", "out", " read-only: is accepted; it breaks P-OUT"),
+        ("mutant:expands-into-any-buffer", "out", "kv_swa_full_index narrow: is accepted; it breaks P-OUT"),
+        ("mutant:believes-in-even-spacing", "out", " overlapping: is accepted; it breaks P-OUT"),
+        ("mutant:writes-before-it-refuses", "out", " was written"),
     ],
 )
 def test_a_wrong_subject_fails_the_check_of_its_fault(subject, name, text, monkeypatch):
