@@ -27,6 +27,7 @@ from inputmeta.conformance.campaign.parts import (
     Step,
     blocks_needed,
     drafts_given,
+    with_blocks,
     with_context,
     with_previous,
     with_rows,
@@ -195,9 +196,16 @@ FEATURES = (
 
 ROWS = of_sequences(
     "query rows",
-    lambda _, part: max(0, part.sequence.seqlen_q),
+    lambda head, part: 0 if drafts_given(head) else max(0, part.sequence.seqlen_q),
     with_rows,
     told="from row {less} of a chunk on: {value} {name}{where} fail, {less} pass",
+)
+DRAFTED_ROWS = of_sequences(
+    "query rows",
+    lambda head, part: max(0, part.sequence.seqlen_q) if drafts_given(head) else 0,
+    with_rows,
+    least=1,
+    told=ROWS.told,
 )
 LENGTHS = (
     of_sequences("spare tokens", _spare_tokens, lambda _, part, cap: _spare_cut(part, "token_ids", cap)),
@@ -210,6 +218,7 @@ LENGTHS = (
     ),
     of_sequences("spare n-gram tokens", _spare_known, _cut_known),
     ROWS,
+    DRAFTED_ROWS,
     of_sequences(
         "rows, the first ones as context",
         lambda head, part: 0 if drafts_given(head) else max(0, part.sequence.seqlen_q),
@@ -295,3 +304,18 @@ def renamed(parts: Parts) -> Parts:
     return parts.every(
         lambda part: part.changed(block_table=tuple(small.get(block, block) for block in part.sequence.block_table))
     )
+
+
+def in_small_blocks(parts: Parts) -> Parts:
+    """Blocks as small as the ratios allow, and as many of them: contexts are shorter by as much."""
+    unit = _unit(parts)
+    head = msgspec.structs.replace(parts.head, config=msgspec.structs.replace(parts.head.config, block_size=unit))
+
+    def shortened(part: Part) -> Part:
+        sequence = part.sequence
+        context = max(0, blocks_needed(parts.head, sequence.seqlen_k) * unit - sequence.seqlen_q)
+        if context < sequence.seqlen_k - sequence.seqlen_q:
+            part = with_context(head, part, context).changed(block_table=sequence.block_table)
+        return with_blocks(head, part)
+
+    return replace(parts, head=head).every(shortened)

@@ -58,11 +58,11 @@ class KnownFailures:
         if self.entries:
             (self.ran if ran else self.left_out).add(case_id(case))
 
-    def match(self, finding: Finding, case: Case) -> KnownFailure | None:
-        """The entry that covers a finding on a case, the case's own first; None if it is new."""
+    def match(self, finding: Finding, case: Case | None) -> KnownFailure | None:
+        """The entry that covers a finding on a case (None: one that has no id), its own first; None if it is new."""
         if not self.entries:
             return None
-        keys = (case_id(case), *keys_of(finding.identity))
+        keys = (*(() if case is None else (case_id(case),)), *keys_of(finding.identity))
         found = [entry for key in keys if (entry := self.entries.get(key)) is not None and covers(entry, finding)]
         self.matched.update(entry.key for entry in found)
         self.shown.update((entry.key, str(finding.identity)) for entry in found if entry.is_case)

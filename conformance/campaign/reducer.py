@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from inputmeta.conformance.campaign.column import ALL, Column
-from inputmeta.conformance.campaign.columns import BROKEN_COLUMNS, COLUMNS, ratio_sets, renamed
+from inputmeta.conformance.campaign.columns import BROKEN_COLUMNS, COLUMNS, in_small_blocks, ratio_sets, renamed
 from inputmeta.conformance.campaign.parts import Parts, Place, concentrated, without_unread
 from inputmeta.conformance.campaign.reduce import shortest
 from inputmeta.conformance.cases.files import CaseError, case_id, check_case
@@ -104,7 +104,7 @@ class Reducer:
 
     def run(self) -> str:
         """Search until nothing smaller is found; why it ended before that, or nothing."""
-        return self._until_nothing_moves(self._caps, self._concentrate, self._fewer, self._ratios, self._places)
+        return self._until_nothing_moves(self._caps, self._concentrate, self._places, self._fewer, self._ratios)
 
     def run_fewer(self) -> str:
         """As :meth:`run`, leaving out steps and sequences alone."""
@@ -180,6 +180,7 @@ class Reducer:
     def _caps(self) -> None:
         """Every column under one cap over all sequences; ids by small ones in their place; what is not read, away."""
         self._fails(without_unread(self.parts))
+        self._fails(in_small_blocks(self.parts))
         self._fails(renamed(self.parts))
         for column in self._columns:
             self._cap(column, None)

@@ -1,4 +1,7 @@
-"""Replaying a trace: every step's batch through subject and oracle, compared row by chosen row."""
+"""Replaying a trace: every step's batch through subject and oracle, compared row by chosen row.
+
+Steps of :data:`WIDE_SEQUENCES` and more are held against the reference, in every row, as the wide tier does it.
+"""
 
 from __future__ import annotations
 
@@ -11,20 +14,27 @@ from inputmeta import oracle
 from inputmeta.conformance.campaign.failures import Failures, seen_on
 from inputmeta.conformance.cases.model import Case
 from inputmeta.conformance.cases.request import Request
+from inputmeta.conformance.check.audit import sampled_rows
 from inputmeta.conformance.check.compare import compare_fields
 from inputmeta.conformance.check.runner import build, wanted_fields
 from inputmeta.conformance.check.verdicts import Finding, Verdict
 from inputmeta.conformance.interrupts import Interrupted, look
-from inputmeta.conformance.subjects.base import Subject
+from inputmeta.conformance.subjects.base import Result, Subject
+from inputmeta.conformance.subjects.reference import reference_of
 from inputmeta.conformance.trace.counts import Counts
 from inputmeta.conformance.trace.options import TraceOptions, step_config
 from inputmeta.conformance.trace.reader import TraceRequest
 from inputmeta.conformance.trace.rows import choose_rows
 from inputmeta.conformance.trace.scheduler import Scheduler
 from inputmeta.conformance.trace.steps import Step, step_case
+from inputmeta.conformance.wide.against import audited, cells_of, claimed, confirmed, differing_keys
+from inputmeta.conformance.wide.loop import AUDIT_EVERY, AUDITED_ROWS
 
 EXPAND = frozenset({"kv_swa_full_index", "kv_swa_index"})
 """Expansions that are built: W cells a row. Dense ones would be 16 GiB for a long chunk at ratio 1."""
+
+WIDE_SEQUENCES = 256
+"""Sequences of a step from which on it is held against the reference: the oracle takes seconds for them."""
 
 
 @dataclass
@@ -33,12 +43,18 @@ class TraceResult:
 
     counts: Counts = field(default_factory=Counts)
     compared_steps: int = 0
+    wide_steps: int = 0
+    """Of them, those that were held against the reference."""
+    audited_steps: int = 0
+    """Of those, the ones of which the oracle audited the reference."""
     rows_built: int = 0
     rows_compared: int = 0
     cells_compared: int = 0
     """Defined cells."""
     failures: Failures = field(default_factory=Failures)
     """On cases of the one step that differs: its index in the replay is in their titles."""
+    suite: list[Finding] = field(default_factory=list)
+    """Where reference and oracle differ, which ends the replay and accuses no subject."""
     differing_steps: int = 0
     """Steps with a finding."""
     unsupported: Counter[str] = field(default_factory=Counter)
@@ -53,7 +69,7 @@ class TraceResult:
     @property
     def passed(self) -> bool:
         """Whether something was compared and nothing differed."""
-        return self.compared_steps > 0 and not self.failures
+        return self.compared_steps > 0 and not self.failures and not self.suite
 
     @property
     def steps_per_second(self) -> float:
@@ -97,6 +113,9 @@ def replay_trace(
             findings = _check(step, config, options, subject, result)
         except Interrupted:
             break
+        result.suite += [found for found in findings if found.verdict is Verdict.SUITE]
+        if result.suite:
+            break
         result.differing_steps += bool(findings)
         if any(found.signature not in result.failures for found in findings):
             case = step_case(step, config, options.seed)
@@ -114,7 +133,7 @@ def replay_trace(
 def _check(
     step: Step, config: oracle.MetadataConfig, options: TraceOptions, subject: Subject, result: TraceResult
 ) -> list[Finding]:
-    """Build one step by the subject, compare the chosen rows, and count both."""
+    """Build one step by the subject, compare the chosen rows (of a wide step all), and count both."""
     beyond = subject.capabilities.lacks(step.path, config, step.sequences)
     if beyond is not None:
         result.unsupported[beyond] += 1
@@ -131,13 +150,46 @@ def _check(
         return []
     if isinstance(built, Finding):
         return [built.on_path(step.path)]
-    rows = choose_rows(config, step.sequences, options.rows, options.seed, step.index)
+    if len(step.sequences) >= WIDE_SEQUENCES:
+        findings = _against_reference(request, built, subject, step.index, result)
+    else:
+        rows = choose_rows(config, step.sequences, options.rows, options.seed, step.index)
+        findings = _against_oracle(request, rows, built, subject, result)
+        findings = [found.at_step(step.index) for found in findings]
+    result.oracle_seconds += time.perf_counter() - after
+    result.rows_built += step.total_q
+    return [found.on_path(step.path) for found in findings]
+
+
+def _against_oracle(
+    request: Request, rows: list[int] | None, built: Result, subject: Subject, result: TraceResult
+) -> list[Finding]:
+    """Compare the chosen rows with what the oracle says of them."""
     wanted, unclaimed = wanted_fields(request, subject, rows)
     for name in unclaimed:
         result.unsupported[name] += 1
-    findings = [found.on_path(step.path) for found in compare_fields(wanted, built, step.index)]
-    result.oracle_seconds += time.perf_counter() - after
-    result.rows_built += step.total_q
-    result.rows_compared += step.total_q if rows is None else len(rows)
+    result.rows_compared += sum(each.seqlen_q for each in request.sequences) if rows is None else len(rows)
     result.cells_compared += sum(want.compared() for want in wanted.values())
-    return findings
+    return compare_fields(wanted, built)
+
+
+def _against_reference(
+    request: Request, built: Result, subject: Subject, index: int, result: TraceResult
+) -> list[Finding]:
+    """Compare every row with the reference; what differs as the oracle has it. The oracle audits one step in some."""
+    expected = reference_of(request)
+    wanted = claimed(expected, subject)
+    for name in sorted({key.partition(".")[0] for key in expected.fields.keys() - wanted.keys()}):
+        result.unsupported[name] += 1
+    result.wide_steps += 1
+    result.rows_compared += expected.batch.total_q
+    result.cells_compared += cells_of(expected, subject)
+    if result.wide_steps % AUDIT_EVERY == 1:
+        result.audited_steps += 1
+        suite = audited(request, expected, sampled_rows(expected.batch.total_q, AUDITED_ROWS, index), index)
+        if suite:
+            return suite
+    differing = differing_keys(expected, wanted, built)
+    if not differing:
+        return []
+    return [found.at_step(index) for found in confirmed(subject, [request], expected, differing, built, in_place=False)]

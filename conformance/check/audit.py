@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any, TypeVar
 
@@ -30,8 +30,13 @@ def audit(request: Request, step: reference.Expected, rows: Sequence[int] | None
     Raises:
         oracle.PreconditionError: the batch breaks a precondition, so that the reference's fields mean nothing.
     """
+    return disagreements(readable(request).expected(rows), step)
+
+
+def disagreements(expected: Mapping[str, oracle.ExpectedField], step: reference.Expected) -> list[Finding]:
+    """The same of what the oracle ``expected`` on the chosen rows."""
     fields = reference.as_numpy(step.fields)
-    wanted = {key: Wanted.of(field) for key, field in readable(request).expected(rows).items()}
+    wanted = {key: Wanted.of(field) for key, field in expected.items()}
     findings = compare_fields(wanted, fields)
     for key in sorted(fields.keys() - wanted.keys()):
         detail = "the reference has a field that the oracle has not"

@@ -40,6 +40,8 @@ class Verdict(StrEnum):
     """Gave no answer in time."""
     FLAKY = "FLAKY"
     """Fails, but not each time the same case is run in the same way."""
+    SUITE = "SUITE"
+    """The suite is wrong: its reference and its oracle differ, or it drew an invalid batch. It accuses no subject."""
     KNOWN = "KNOWN"
     """Fails as a known-failures file says."""
     UNSUPPORTED = "UNSUPPORTED"

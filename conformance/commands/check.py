@@ -12,6 +12,7 @@ from inputmeta.conformance import exits
 from inputmeta.conformance.campaign.fuzz import fuzz
 from inputmeta.conformance.campaign.generated import ROUND_EXAMPLES, claimed_paths, profile_for
 from inputmeta.conformance.campaign.judging import Run, opened, run_cases
+from inputmeta.conformance.campaign.wide import CHECK_BATCHES, CHECK_SECONDS, LEAST_ROUNDS, tier_of
 from inputmeta.conformance.cases.corpus import bundled_corpus, load_corpus
 from inputmeta.conformance.commands import options
 from inputmeta.conformance.commands.campaign_text import Detail, conclude, coverage_text, show_on, summary
@@ -38,6 +39,9 @@ def check(
     write_known_failures: options.WriteKnownOption = None,
 ) -> None:
     """Run the corpus, then generated cases: the same ones for the same seed. For CI.
+
+    If nothing differs, batches of production size follow (the wide tier of `fuzz`): to a hundred cases 6, or a second
+    of them if they are slow; none to fewer than 500 cases.
 
     Known failures are tables `[[known]]` of a TOML file with `signature` (VERDICT:PATH:FORMULA:FIELD:KIND) or `case`,
     `reason` and `issue`. One that no longer fails, or that nothing in this run could be, is an error.
@@ -75,6 +79,12 @@ def run_check(
         lines.append(told.splitlines()[0])
         code = max(code, conclude(campaign, run))
         ran += campaign.ran
+        if rounds < LEAST_ROUNDS:
+            remark(f"wide: left out, since {LEAST_ROUNDS * ROUND_EXAMPLES} generated cases and more have a share of it")
+        elif code == exits.CONFORMS and noted() is None:
+            wide = tier_of(run, claimed, seed).test(count=CHECK_BATCHES * rounds, seconds=CHECK_SECONDS * rounds)
+            lines.append(wide.text)
+            code = wide.code
     for entry in run.known.unused() if noted() is None else ():
         say(run.known.complaint(entry))
         code = exits.DIFFERS

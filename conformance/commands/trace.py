@@ -61,9 +61,10 @@ def trace(
     Chunked prefill, prefix hits with the replay they imply, block and state-slot reuse, speculative decode, preemption,
     placeholders; block 128, W = 128, ratios 1, 4 and 128, 128 K of context. Dense expansions are left out. The engine
     builds every row; the oracle checks `--rows` a sequence: first, last, those on and beside boundaries, the rest by
-    seeded choice. Ends at the first step that differs, which is reduced to the least that shows it (20 s at most) and
-    saved as a case. In this process by default: batches of such sizes take a while to travel. Ask for a worker with
-    `--isolated` if the subject may crash.
+    seeded choice. Steps of 256 sequences and more are held against a vectorised reference in every row; what differs
+    is confirmed by the oracle. Ends at the first step that differs, which is reduced to the least that shows it (20 s
+    at most) and saved as a case. In this process by default: batches of such sizes take a while to travel. Ask for a
+    worker with `--isolated` if the subject may crash.
 
     Example: `inputmeta trace conversation.jsonl --limit 200 --rows 8`
     """
@@ -116,6 +117,10 @@ def conclude(run: Run, result: TraceResult, save_case: int | None) -> int:
             say(f"step {save_case} was not reached: nothing saved")
         else:
             say(f"step {save_case} saved as {store_case(result.saved, run.save_dir)}")
+    for finding in result.suite:
+        say(f"\n{finding.signature}: step {finding.step}: {finding.detail}\n  a fault of the suite: please report it")
+    if result.suite:
+        return exits.TOOL_FAILED
     if result.failures:
         return exits.DIFFERS
     return exits.CONFORMS if result.passed else exits.NOTHING_RAN

@@ -8,7 +8,7 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from inputmeta.conformance.campaign.trace import TraceResult
+from inputmeta.conformance.campaign.trace import WIDE_SEQUENCES, TraceResult
 from inputmeta.conformance.trace.steps import Step
 
 PLAIN_SECONDS = 30.0
@@ -87,8 +87,16 @@ def summary_lines(result: TraceResult) -> list[str]:
         f"time: {result.seconds:.1f} s ({result.subject_seconds:.1f} s subject, {result.oracle_seconds:.1f} s oracle), "
         f"{result.steps_per_second:.1f} steps/s",
     ]
+    if result.wide_steps:
+        lines.append(
+            f"wide: {result.wide_steps} steps of {WIDE_SEQUENCES} sequences and more held against the reference, in "
+            f"every row, {result.audited_steps} of them audited by the oracle"
+        )
     lines += [f"unsupported: {name} in {steps} steps" for name, steps in sorted(result.unsupported.items())]
-    verdict = (
-        "PASS" if result.passed else f"{result.differing_steps} steps differ" if result.failures else "nothing ran"
-    )
+    if result.failures:
+        verdict = f"{result.differing_steps} steps differ"
+    elif result.suite:
+        verdict = "the suite is wrong"
+    else:
+        verdict = "PASS" if result.passed else "nothing ran"
     return [*lines, f"verdict: {verdict}"]

@@ -49,11 +49,13 @@ def mutant_subject(name: str) -> Subject:
     Raises:
         SubjectError: there is no such mutant, or it is a program.
     """
-    mutant = MUTANTS.get(name)
+    from inputmeta.conformance.mutants.wide import WIDE  # noqa: PLC0415 - no other mutant needs the wide tier
+
+    mutant = {**MUTANTS, **WIDE}.get(name)
     if mutant is None:
-        near = get_close_matches(name, MUTANTS)
+        near = get_close_matches(name, [*MUTANTS, *WIDE])
         also = f"; near to it: {', '.join(near)}" if near else ""
-        raise SubjectError(f"mutant {name}: none of the {len(MUTANTS)} mutants{also}")
+        raise SubjectError(f"mutant {name}: none of the {len(MUTANTS) + len(WIDE)} mutants{also}")
     if mutant.make is None:
         raise SubjectError(
             f"mutant {name}: a program, --subject-command 'python -m inputmeta.conformance.mutants.programs {name}'"

@@ -11,10 +11,15 @@ from inputmeta import oracle
 
 
 def formed(sequence: oracle.SequenceMetadata, index: int) -> dict[str, object]:
-    """The arrays of the sequence with this index; as they are where a value does not fit in the form's dtype."""
+    """The arrays of the sequence with this index; as they are where a value does not fit in the form's dtype.
+
+    Numpy arrays stay as well: a batch of production size shares them, and copies would cost more than the step.
+    """
     arrays: dict[str, object] = {}
     for place, name in enumerate(oracle.SEQUENCE_ARRAYS):
         values = getattr(sequence, name)
+        if isinstance(values, np.ndarray):
+            continue
         try:
             arrays[name] = FORMS[(index + place) % len(FORMS)](values)
         except OverflowError:

@@ -31,6 +31,9 @@ class Capabilities:
     yoco_modes: frozenset[str] = frozenset({"off"})
     devices: frozenset[str] = frozenset({"cpu"})
     """Where the fields are built: ``cpu``, ``cuda``. They are handed over in host memory all the same."""
+    int32_arrays: bool = False
+    """In process, takes the integers that sequences and configuration bring as read-only int32 numpy arrays as well as
+    tuples: batches of production size are then views of what they share. Without it they are handed over as tuples."""
     neutral_tails: bool = False
     """In place, rows past ``total_q`` of the caller's buffers are given their neutral values (I-3)."""
     varlen: bool = False

@@ -34,6 +34,7 @@ class EngineSubject:
             paths=frozenset(oracle.PATHS),
             fields=known & frozenset(oracle.FIELDS),
             in_place=True,
+            int32_arrays=True,
             varlen=True,
             max_cp_size=2**16,
             yoco_modes=frozenset({"off", "mask", "compact"}),

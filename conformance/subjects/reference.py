@@ -24,6 +24,7 @@ class ReferenceSubject:
             paths=frozenset(oracle.PATHS),
             fields=frozenset(oracle.FIELDS),
             in_place=True,
+            int32_arrays=True,
             max_cp_size=2**16,
             yoco_modes=frozenset({"off", "mask", "compact"}),
             read_only=True,

@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FLOORS = (
     ("commands", "suite", "gpu", "benchmarks", "mutants", "examples", "strikes"),
     ("campaign",),
+    ("wide",),
     ("workers",),
     ("protocol", "trace"),
     ("check",),

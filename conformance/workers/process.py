@@ -69,7 +69,7 @@ class Limits:
 
 
 class Worker:
-    """A spawned program that has been sent ``hello``. Not for use by several threads."""
+    """A spawned program that has been sent ``hello``. For one thread, but for :meth:`strike`."""
 
     def __init__(
         self,
@@ -186,6 +186,12 @@ class Worker:
         for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
             if pipe is not None:
                 pipe.close()
+
+    def strike(self) -> None:
+        """End the process group from another thread: whoever waits for its answer sees it die, and reaps it."""
+        if self.alive:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.process.pid, signal.SIGKILL)
 
     def close(self) -> None:
         """Say ``bye``, wait a moment for the program to end, then kill what is left."""

@@ -6,6 +6,7 @@ import math
 import re
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from types import TracebackType
 from typing import TypeVar
 
@@ -90,7 +91,8 @@ class IsolatedSubject:
         hello = self._worker.hello()
         self.name = hello.name
         self.version = hello.version
-        self.capabilities = capabilities_of(hello.capabilities)
+        # Whatever the program takes: messages are made of either form.
+        self.capabilities = replace(capabilities_of(hello.capabilities), int32_arrays=True)
         self.inspect_container = self._inspected if hello.containers else None
         """Holds the container of a batch to its promises, in the worker; None: the program has none."""
         problem = refuses_problem(self.capabilities)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ from inputmeta.conformance.subjects.base import Subject, SubjectError, without_r
 from inputmeta.conformance.subjects.loading import load_subject
 from inputmeta.conformance.workers.process import MIB, Limits, Worker
 from inputmeta.conformance.workers.subject import IsolatedSubject
-from inputmeta.conformance.workers.wire import FRAMES, LINES
+from inputmeta.conformance.workers.wire import FRAMES, LINES, Wire
 
 SUBJECT = "engine"
 """What is tested if nothing is named."""
@@ -73,11 +73,17 @@ class Target:
     def start(self) -> Worker:
         """A new worker; raises SubjectError if the program cannot be run."""
         if self.command is None:
-            argv = [sys.executable, "-m", "inputmeta.conformance.protocol.serve", self.subject]
-            # What can be imported here can be imported there; ``-m`` adds the working folder.
-            path = os.pathsep.join(entry for entry in sys.path if entry)
-            return Worker(argv, limits=self.limits, env=os.environ | {"PYTHONPATH": path})
+            return self.start_python("inputmeta.conformance.protocol.serve", self.subject)
         return Worker(self._words(), wire=LINES if self.json else FRAMES, limits=self.limits)
+
+    def start_python(
+        self, module: str, *arguments: str, wire: Wire = FRAMES, env: Mapping[str, str] | None = None
+    ) -> Worker:
+        """A new worker that runs a module of the suite, ``env`` beside ours; raises SubjectError if it cannot run."""
+        argv = [sys.executable, "-m", module, *arguments]
+        # What can be imported here can be imported there; ``-m`` adds the working folder.
+        path = os.pathsep.join(entry for entry in sys.path if entry)
+        return Worker(argv, wire=wire, limits=self.limits, env={**(env or {}), **os.environ, "PYTHONPATH": path})
 
     @contextmanager
     def open(self, *, spares: int = 0) -> Iterator[Subject]:

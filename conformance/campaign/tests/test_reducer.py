@@ -9,7 +9,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from inputmeta.conformance.campaign.columns import COLUMNS
+from inputmeta.conformance.campaign.columns import COLUMNS, in_small_blocks
 from inputmeta.conformance.campaign.generated import generated_cases
 from inputmeta.conformance.campaign.parts import Parts, without_unread
 from inputmeta.conformance.campaign.reducer import Reducer, TimeUp, reduce_case
@@ -350,3 +350,17 @@ def test_generated_cases_are_taken_apart_and_put_together() -> None:
         assert (again.steps, again.gather) == (case.steps, case.gather if any(case.gather) else ())
         varying += any(gather is not None and gather.varlen is not None for gather in case.gather)
     assert varying > 5
+
+
+def test_in_small_blocks_a_valid_case_stays_valid_and_has_as_many_of_them() -> None:
+    smaller = 0
+    for case in generated_cases(Profile(), 11, 100):
+        if broken_by(case) or case.max_num_blocks is not None or case.gather:
+            continue
+        small = in_small_blocks(Parts.of(case)).case()
+        assert allowed(small), broken_by(small)
+        before, after = every(case), every(small)
+        assert all(len(one.block_table) <= len(two.block_table) for one, two in zip(before, after, strict=True))
+        assert [sequence.seqlen_q for sequence in before] == [sequence.seqlen_q for sequence in after]
+        smaller += sum(sequence.seqlen_k for sequence in after) < sum(sequence.seqlen_k for sequence in before)
+    assert smaller > 10

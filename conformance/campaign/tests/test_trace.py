@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from inputmeta import oracle
+from inputmeta.conformance.campaign import trace
 from inputmeta.conformance.campaign.trace import replay_trace
 from inputmeta.conformance.cases.files import decode_case, format_case
 from inputmeta.conformance.cases.request import affordable_expansions, complete_case, field_array, step_request
@@ -17,10 +18,12 @@ from inputmeta.conformance.commands import trace_progress as progress
 from inputmeta.conformance.commands.trace_progress import TraceProgress, summary_lines
 from inputmeta.conformance.subjects import load_subject
 from inputmeta.conformance.subjects.base import Capabilities, Rejection
+from inputmeta.conformance.subjects.reference import reference_of
 from inputmeta.conformance.trace import TraceOptions, trace_config
 from inputmeta.conformance.trace.tests.synthetic import SMALL, conversations
 
 ORACLE = load_subject("oracle")
+RIGHT = load_subject("inputmeta.conformance.wide.tests.large_batches:Right")
 CONFIG = trace_config(SMALL)
 
 
@@ -197,3 +200,42 @@ def test_options_default_to_real_constants():
     options = TraceOptions()
     assert (options.block_size, options.window_size, options.swa_block_size) == (128, 128, 136)
     assert options.max_model_len == 131072
+
+
+MANY = replace(SMALL, chunk_tokens=4096, max_running=300, total_blocks=8000, step_ms=60_000.0)
+"""More than 256 sequences at once, of a few tokens each."""
+
+
+def replay_many(subject, **more):
+    return replay_trace(conversations(320, seed=4, longest=8), MANY, subject, **more)
+
+
+def test_wide_steps_are_held_against_the_reference_in_every_row():
+    result = replay_many(RIGHT)
+    assert result.passed
+    assert result.counts.steps > result.wide_steps > 0
+    assert result.audited_steps >= 1
+    assert f"wide: {result.wide_steps} steps of 256 sequences and more" in "\n".join(summary_lines(result))
+    assert result.rows_compared == result.rows_built == result.counts.rows
+
+
+def test_a_difference_in_a_wide_step_is_as_the_oracle_has_it():
+    result = replay_many(load_subject("mutant:sequence-in-uint8"))
+    (failure,) = result.failures.values()
+    assert failure.finding.verdict is Verdict.MISMATCH
+    assert failure.finding.key == "query_indices"
+    assert failure.finding.cell.got == failure.finding.cell.want - 256
+    assert len(failure.case.steps[0]) > 256
+
+
+def test_a_reference_that_is_wrong_ends_the_replay_and_accuses_nobody(monkeypatch):
+    def wrong(request):
+        step = reference_of(request)
+        step.fields["positions"][0] += 1
+        return step
+
+    monkeypatch.setattr(trace, "reference_of", wrong)
+    result = replay_many(RIGHT, keep_going=True)
+    assert [found.verdict for found in result.suite] == [Verdict.SUITE]
+    assert (result.failures, result.passed, result.wide_steps) == ({}, False, 1)
+    assert summary_lines(result)[-1] == "verdict: the suite is wrong"

@@ -181,7 +181,7 @@ def test_the_mutants_are_what_they_should_be() -> None:
     assert set(NAMED_BY_THE_ISSUE) <= MUTANTS.keys()
     assert all(mutant.stands_for and mutant.declared for mutant in MUTANTS.values())
     assert {mutant.declared.partition(":")[0] for mutant in MUTANTS.values()} >= {
-        *(verdict for verdict in Verdict if verdict not in (Verdict.UNSUPPORTED, Verdict.KNOWN))
+        *(verdict for verdict in Verdict if verdict not in (Verdict.UNSUPPORTED, Verdict.KNOWN, Verdict.SUITE))
     }
     assert MUTANTS.keys() - SHOWN.keys() <= set(FUZZED)
 
@@ -191,6 +191,7 @@ def test_it_is_a_subject_by_name() -> None:
     assert load_subject("mutant:F-POS.one-late").name == "mutant:F-POS.one-late"
     with pytest.raises(SubjectError, match=r"mutant copy-share: none of the \d+ mutants; near to it: copy-shares"):
         load_subject("mutant:copy-share")
+    assert load_subject("mutant:sequence-in-uint8").name == "mutant:sequence-in-uint8"
     with pytest.raises(
         SubjectError, match=r"a program, --subject-command 'python -m inputmeta\.conformance\.mutants\.programs answers"
     ):

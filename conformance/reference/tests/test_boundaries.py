@@ -171,3 +171,11 @@ def test_a_group_of_ranks_so_large_that_the_reverse_index_nears_int32(xp: Module
     ranks = 2**16
     config = bound(cp_size=ranks, cp_rank=ranks - 1, yoco_mode="compact", sparse_ratios=(2,))
     assert_equals_oracle("prompt", config, [row_at("prompt", q, 20) for q in (9, 0, 20)], xp=xp)
+
+
+@pytest.mark.parametrize("path", oracle.PATHS)
+@pytest.mark.parametrize("block_size", [64, 127, 128, 129, 256])
+def test_a_row_that_fills_the_whole_compressed_index(path: str, block_size: int, xp: ModuleType) -> None:
+    config = bound(block_size=block_size, max_model_len=128)
+    table = (5, 3, 9)[: -(-128 // block_size)]
+    assert_equals_oracle(path, config, [row_at(path, 2, 128, block_table=table)], xp=xp)

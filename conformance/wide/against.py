@@ -1,0 +1,282 @@
+"""Steps of a subject held against the reference; what differs is confirmed by the oracle before it is told.
+
+The reference accuses nobody. Where it and a subject differ, the ordinary comparison runs on the rows that differ, by
+the oracle, and its findings are what is told. Where oracle and reference differ, the suite is wrong: verdict SUITE.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from inputmeta import oracle
+from inputmeta.conformance import reference
+from inputmeta.conformance.cases.request import Request
+from inputmeta.conformance.check.audit import disagreements, readable, sampled_rows
+from inputmeta.conformance.check.buffers import PATTERNS, Arena, Shapes
+from inputmeta.conformance.check.compare import Wanted
+from inputmeta.conformance.check.runner import ValidStep, build, merge_passes, run_pass, wanted_fields
+from inputmeta.conformance.check.verdicts import Finding, Verdict, declared, field_name
+from inputmeta.conformance.subjects.base import Result, Subject
+from inputmeta.conformance.subjects.reference import reference_of
+
+CONFIRMED_ROWS = 4
+"""Differing rows of a field that the oracle is asked about."""
+
+_memcmp = ctypes.CDLL(None).memcmp
+_memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+
+
+def claimed(step: reference.Expected, subject: Subject) -> dict[str, np.ndarray | int | bool]:
+    """The reference's fields that the subject claims."""
+    fields = reference.as_numpy(step.fields)
+    return {key: value for key, value in fields.items() if field_name(key) in subject.capabilities.fields}
+
+
+def cells_of(step: reference.Expected, subject: Subject) -> int:
+    """Cells of the claimed fields."""
+    return sum(value.size if isinstance(value, np.ndarray) else 1 for value in claimed(step, subject).values())
+
+
+def compared(
+    subject: Subject,
+    requests: Sequence[Request],
+    pattern: dict[str, int] | None = None,
+    steps: Sequence[reference.Expected] | None = None,
+    *,
+    by_oracle: bool = True,
+) -> list[Finding]:
+    """Build every step, to the first that differs; its confirmed findings, none if no step differs.
+
+    ``pattern``: poison of the fenced buffers that a subject gets if it fills in place; None: it gets none. ``steps``:
+    what the reference has of the requests, if that is known. ``by_oracle`` False: findings as the reference has them,
+    in a small part of the time, for a search whose end the oracle confirms.
+    """
+    steps = steps or [reference_of(request) for request in requests]
+    wanted = [claimed(step, subject) for step in steps]
+    shapes = [shapes_of(fields) for fields in wanted]
+    arena = Arena(shapes, pattern) if pattern is not None and subject.capabilities.in_place else None
+    for number, fields in enumerate(wanted):
+        request = handed_over(requests[number], subject)
+        fences: dict[str, np.ndarray] = {}
+        if arena is not None:
+            request = dataclasses.replace(request, out=arena.views(shapes[number]))
+            fences = arena.outside(shapes[number])
+        result = build(subject, request, number)
+        if isinstance(result, Finding):
+            return refusal_of(result, requests[number], number)
+        built: Result = result if request.out is None else {**result, **request.out}
+        differing = differing_keys(steps[number], fields, built)
+        outside = []
+        if arena is not None:
+            outside = [
+                key for key, (_, shape) in shapes[number].items() if arena.rows[key].written_outside(fences[key], shape)
+            ]
+        if (differing or outside) and not by_oracle:
+            return by_reference(subject, requests[: number + 1], steps, in_place=arena is not None)
+        if differing or outside:
+            return confirmed(
+                subject, requests[: number + 1], steps[number], differing, built, in_place=arena is not None
+            )
+    return []
+
+
+def refusal_of(answer: Finding, request: Request, number: int) -> list[Finding]:
+    """What a subject that did not build a step is told of; SUITE if the oracle holds the step for invalid."""
+    broken = readable(request).violations() if answer.verdict is Verdict.REJECTED else []
+    if broken:
+        detail = f"drew a batch that breaks a precondition: {broken[0]}"
+        return [Finding(Verdict.SUITE, number, None, broken[0].condition, detail)]
+    return [answer]
+
+
+def shapes_of(fields: Mapping[str, np.ndarray | int | bool]) -> Shapes:
+    """Dtype and shape of the tensors by flat key."""
+    return {key: (str(value.dtype), value.shape) for key, value in fields.items() if isinstance(value, np.ndarray)}
+
+
+def differing_keys(step: reference.Expected, wanted: Mapping[str, np.ndarray | int | bool], built: Result) -> list[str]:
+    """Keys of the wanted fields that are not as the reference has them."""
+    return [key for key, value in wanted.items() if not same(value, built.get(key), step, key)]
+
+
+def same(want: np.ndarray | int | bool, got: object, step: reference.Expected, key: str) -> bool:
+    """Whether a built field has the form and, in its defined cells, the values of the reference."""
+    if not isinstance(want, np.ndarray):
+        return type(got) is type(want) and got == want
+    if not isinstance(got, np.ndarray) or got.dtype != want.dtype or got.shape != want.shape:
+        return False
+    defined = step.defined(key)
+    if defined is not None:
+        return not bool(((got != want) & reference.host_array(defined)).any())
+    if got.flags.c_contiguous and want.flags.c_contiguous:
+        return bool(_memcmp(got.ctypes.data, want.ctypes.data, want.nbytes) == 0)
+    return np.array_equal(got, want)
+
+
+def handed_over(request: Request, subject: Subject) -> Request:
+    """The request with the integers in the form that the subject takes."""
+    if subject.capabilities.int32_arrays:
+        return request
+    return dataclasses.replace(
+        request,
+        config=dataclasses.replace(request.config, **tuples_of(request.config, oracle.CONFIG_ARRAYS)),
+        sequences=[dataclasses.replace(each, **tuples_of(each, oracle.SEQUENCE_ARRAYS)) for each in request.sequences],
+    )
+
+
+def tuples_of(brought: object, names: Sequence[str]) -> dict[str, Any]:
+    """The arrays among the members of these names, as tuples."""
+    values = {name: getattr(brought, name) for name in names}
+    return {name: tuple(value.tolist()) for name, value in values.items() if isinstance(value, np.ndarray)}
+
+
+def confirmed(
+    subject: Subject,
+    requests: Sequence[Request],
+    step: reference.Expected,
+    differing: Sequence[str],
+    built: Result,
+    *,
+    in_place: bool,
+) -> list[Finding]:
+    """The ordinary findings, by the oracle, on the rows where the last step differs from the reference.
+
+    ``requests``: the steps to it. They are built again, ``in_place`` on poison of both polarities. SUITE if oracle and
+    reference differ on these rows; FLAKY if they agree and the second time nothing is wrong.
+    """
+    number, request = len(requests) - 1, requests[-1]
+    rows = sorted({row for key in differing for row in differing_rows(key, step, built.get(key))})
+    rows = rows or sampled_rows(step.batch.total_q, 2, 0)
+    expected = oracle_rows(request, rows, number)
+    if isinstance(expected, Finding):
+        return [expected]
+    suite = suite_findings(expected, step, number)
+    if suite:
+        return suite
+    able = subject.capabilities.fields
+    valid = [
+        ValidStep(index, handed_over(each, subject), wanted_fields(readable(each), subject, [])[0])
+        for index, each in enumerate(requests[:-1])
+    ]
+    wanted = {key: Wanted.of(field) for key, field in expected.items() if field_name(key) in able}
+    valid.append(ValidStep(number, handed_over(request, subject), wanted))
+    findings = built_again(subject, valid, in_place=in_place)
+    if findings:
+        return findings
+    key = differing[0] if differing else None
+    formula = "-" if key is None else declared(key).formula_on(request.path, request.config)
+    detail = f"differed from the reference in {key or 'cells around the buffers'}, and not when it was built again"
+    return [Finding(Verdict.FLAKY, number, key, formula, detail)]
+
+
+def built_again(subject: Subject, valid: list[ValidStep], *, in_place: bool) -> list[Finding]:
+    """What is wrong with the steps when they are built again, ``in_place`` on poison of both polarities."""
+    patterns: Sequence[dict[str, int] | None] = PATTERNS if in_place else (None,)
+    return merge_passes([run_pass(subject, valid, pattern) for pattern in patterns])
+
+
+def by_reference(
+    subject: Subject, requests: Sequence[Request], steps: Sequence[reference.Expected], *, in_place: bool
+) -> list[Finding]:
+    """As :func:`confirmed`, by the reference, in every row; none where the second time nothing is wrong."""
+    valid = [
+        ValidStep(number, handed_over(request, subject), wanted_by_reference(steps[number], subject))
+        for number, request in enumerate(requests)
+    ]
+    return built_again(subject, valid, in_place=in_place)
+
+
+def wanted_by_reference(step: reference.Expected, subject: Subject) -> dict[str, Wanted]:
+    """The fields that the subject claims as the reference has them."""
+    wanted = {}
+    for key, value in claimed(step, subject).items():
+        field, (_, _, bucket) = declared(key), key.partition(".")
+        values = np.asarray(value)
+        defined = step.defined(key)
+        formula = field.formula_on(step.batch.path, step.batch.config)
+        dtype: Literal["bool", "int32"] = "bool" if values.dtype == np.bool_ else "int32"
+        expected = oracle.ExpectedField(
+            key, field, int(bucket) if bucket else None, formula, dtype, values.shape, cells=[], rows=None
+        )
+        wanted[key] = Wanted(expected, values, None if defined is None else reference.host_array(defined), None)
+    return wanted
+
+
+def audited(request: Request, step: reference.Expected, rows: Sequence[int], number: int) -> list[Finding]:
+    """Where oracle and reference differ on the chosen rows of a step; none when they agree."""
+    expected = oracle_rows(request, rows, number)
+    return [expected] if isinstance(expected, Finding) else suite_findings(expected, step, number)
+
+
+def oracle_rows(request: Request, rows: Sequence[int], number: int) -> Mapping[str, oracle.ExpectedField] | Finding:
+    """The oracle's fields on the chosen rows; SUITE if the step breaks a precondition: ours are all to be valid."""
+    try:
+        return readable(request).expected(rows)
+    except oracle.PreconditionError as error:
+        return Finding(Verdict.SUITE, number, None, error.condition, f"drew a batch that breaks one: {error}")
+
+
+def suite_findings(
+    expected: Mapping[str, oracle.ExpectedField], step: reference.Expected, number: int
+) -> list[Finding]:
+    """What the reference has otherwise than the oracle, as findings of verdict SUITE."""
+    return [
+        dataclasses.replace(
+            each.at_step(number), verdict=Verdict.SUITE, detail=f"got is the reference, want the oracle: {each.detail}"
+        )
+        for each in disagreements(expected, step)
+    ]
+
+
+def differing_rows(key: str, step: reference.Expected, got: object) -> list[int]:
+    """Query rows that stand for the first differing rows of a field; none where its rows are no queries'."""
+    want = reference.as_numpy(step.fields)[key]
+    if not isinstance(want, np.ndarray) or not isinstance(got, np.ndarray) or got.shape != want.shape:
+        return []
+    wrong = got != want
+    defined = step.defined(key)
+    if defined is not None:
+        wrong &= reference.host_array(defined)
+    places = np.flatnonzero(wrong.reshape(len(wrong), -1).any(axis=1))[:CONFIRMED_ROWS]
+    kind = declared(key).layout(step.batch.path, step.batch.config).rows
+    if kind == "compressed":
+        return compressed_rows(key.partition(".")[2], places, step)
+    return query_rows(kind, places, step)
+
+
+def compressed_rows(ratio: str, places: np.ndarray, step: reference.Expected) -> list[int]:
+    """The first query rows whose positions fall in compressed tokens of a prompt; of an empty range any row will do."""
+    batch = step.batch
+    starts = reference.as_numpy(step.fields)[f"cu_compressed_seqlens_q.{ratio}"]
+    assert isinstance(starts, np.ndarray)
+    first_row, q_start, seqlen_q = (
+        reference.host_array(values) for values in (batch.first_row, batch.q_start, batch.seqlen_q)
+    )
+    sequence = np.searchsorted(starts, places, side="right") - 1
+    token = q_start[sequence] // int(ratio) + places - starts[sequence]
+    offset = np.clip(token * int(ratio) - q_start[sequence], 0, np.maximum(seqlen_q[sequence] - 1, 0))
+    return [int(row) for row in first_row[sequence] + offset if row < batch.total_q]
+
+
+def query_rows(kind: str, places: np.ndarray, step: reference.Expected) -> list[int]:
+    """The query rows that rows of a layout stand for; padding stands for none."""
+    chains = {
+        "query": (),
+        "mirror": ("mirror_cp_index",),
+        "consumer": ("yoco_consumer_query_indices",),
+        "consumer_mirror": ("yoco_consumer_mirror_cp_index", "yoco_consumer_query_indices"),
+        "contribution": ("yoco_cp_contrib_index", "mirror_cp_index"),
+    }
+    if kind not in chains:
+        return []
+    fields = reference.as_numpy(step.fields)
+    for name in chains[kind]:
+        index = fields[name]
+        assert isinstance(index, np.ndarray)
+        places = index[places[(places >= 0) & (places < len(index))]]
+    return [int(row) for row in places if 0 <= row < step.batch.total_q]
