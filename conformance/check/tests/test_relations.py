@@ -33,7 +33,7 @@ TRUNCATED = Profile(
     paths=("prompt",), max_cp_size=1, yoco_modes=("compact",), invalid=0, tiers=("small",), wide_windows=False
 )
 DECODE = Profile(paths=("decode",), max_cp_size=1, invalid=0)
-BOUNDED = settings(max_examples=120, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+BOUNDED = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
 
 @pytest.fixture(params=SUBJECTS, scope="module")

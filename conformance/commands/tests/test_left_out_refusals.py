@@ -64,16 +64,6 @@ def run(command: str, builder: str, *arguments: object) -> Result:
     return CliRunner().invoke(app, [str(word) for word in words])
 
 
-@pytest.fixture
-def corpus(tmp_path: Path) -> Path:
-    """Every fifth case of the corpus: enough of each precondition, in a fifth of the time."""
-    folder = tmp_path / "cases"
-    folder.mkdir()
-    for path in sorted(CORPUS.glob("*.json"))[::5]:
-        (folder / path.name).symlink_to(path)
-    return folder
-
-
 def check(builder: str, corpus: Path, *arguments: object, examples: int = 100) -> Result:
     folders = ("--corpus", corpus, "--save-dir", corpus.parent / "saved")
     return run("check", builder, "--examples", examples, *folders, *arguments)
@@ -84,26 +74,26 @@ def broken_cases(corpus: Path) -> set[Path]:
     return {path for path in corpus.glob("*.json") if all(step.refused for step in load_case(path).expected)}
 
 
-def test_an_honest_builder_without_validation_conforms(corpus: Path) -> None:
-    ended = check("ChecksNone", corpus)
+def test_an_honest_builder_without_validation_conforms(few_cases: Path) -> None:
+    ended = check("ChecksNone", few_cases)
     assert ended.exit_code == exits.CONFORMS, ended.output
-    passed = len(list(corpus.glob("*.json"))) - len(broken_cases(corpus))
-    outside = f"{len(broken_cases(corpus))} outside the claims"
+    passed = len(list(few_cases.glob("*.json"))) - len(broken_cases(few_cases))
+    outside = f"{len(broken_cases(few_cases))} outside the claims"
     assert ended.output.splitlines()[0] == f"corpus cases: {passed} passed, 0 failed, 0 unsupported, {outside}"
     assert "outside the claims, so not drawn: batches that break P-RATIO, P-LEN, P-TABLE, P-STATE" in ended.output
     assert "PASS 100\n" in ended.output
 
 
-def test_it_does_not_if_it_claims_to_validate_unless_the_user_leaves_that_out(corpus: Path) -> None:
-    assert check("ClaimsAll", corpus, examples=0).exit_code == exits.DIFFERS
-    ended = check("ClaimsAll", corpus, "--valid-only")
+def test_it_does_not_if_it_claims_to_validate_unless_the_user_leaves_that_out(few_cases: Path) -> None:
+    assert check("ClaimsAll", few_cases, examples=0).exit_code == exits.DIFFERS
+    ended = check("ClaimsAll", few_cases, "--valid-only")
     assert ended.exit_code == exits.CONFORMS, ended.output
-    assert f"{len(broken_cases(corpus))} outside the claims" in ended.output
+    assert f"{len(broken_cases(few_cases))} outside the claims" in ended.output
 
 
-def test_what_is_claimed_is_asked_for_and_nothing_else(corpus: Path) -> None:
-    assert check("ChecksTables", corpus).exit_code == exits.CONFORMS
-    ended = check("ClaimsMore", corpus, examples=0)
+def test_what_is_claimed_is_asked_for_and_nothing_else(few_cases: Path) -> None:
+    assert check("ChecksTables", few_cases).exit_code == exits.CONFORMS
+    ended = check("ClaimsMore", few_cases, examples=0)
     assert ended.exit_code == exits.DIFFERS
     assert "CRASH: breaks P-STATE; raised KeyError" in ended.output
     assert "CRASH: breaks P-NGRAM" not in ended.output

@@ -43,8 +43,9 @@ def quiet(*arguments: object) -> Result:
         (("compare", CASE), r"compare oracle, oracle#2: 1 cases, \d+ answers, 0 of \d+ fields differ"),
     ],
 )
-def test_quiet_is_one_line_where_nothing_fails(arguments: tuple[object, ...], last: str, tmp_path: Path) -> None:
-    save = ("--save-dir", tmp_path) if arguments[0] != "replay" else ()
+def test_quiet_is_one_line_where_nothing_fails(arguments: tuple[object, ...], last: str, few_cases: Path) -> None:
+    save = ("--save-dir", few_cases.parent / "saved") if arguments[0] != "replay" else ()
+    save += ("--corpus", few_cases) if arguments[0] == "check" else ()
     ended = quiet(*arguments, "--subject", "oracle", "--in-process", *save)
     assert ended.exit_code == exits.CONFORMS, ended.output
     assert re.fullmatch(last + "\n", ended.output), ended.output

@@ -90,8 +90,19 @@ def test_a_corpus_is_named_before_something_is_added(tmp_path: Path) -> None:
     ]
 
 
-def test_a_passing_check_is_short() -> None:
-    call = ("check", "--subject", "oracle", "--in-process", "--examples", 100, "--path", "decode", "--corpus", CORPUS)
+def test_a_passing_check_is_short(few_cases: Path) -> None:
+    call = (
+        "check",
+        "--subject",
+        "oracle",
+        "--in-process",
+        "--examples",
+        100,
+        "--path",
+        "decode",
+        "--corpus",
+        few_cases,
+    )
     assert len(run(*call).output.splitlines()) < 8
     assert "F-RING" in run(*call, "--coverage").output
 
