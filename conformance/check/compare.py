@@ -121,10 +121,21 @@ def form_problem(want: Wanted, actual: object) -> FormProblem | None:
     if not isinstance(actual, np.ndarray):
         return FormProblem("type", f"an array is wanted, got {type(actual).__name__}")
     if actual.dtype != np.dtype(want.field.dtype):
-        return FormProblem("dtype", f"dtype {actual.dtype}, want {want.field.dtype}")
+        return FormProblem("dtype", f"dtype {actual.dtype}, want {want.field.dtype}{first_outside(want, actual)}")
     if actual.shape != want.field.shape:
         return FormProblem("shape", f"shape {list(actual.shape)}, want {list(want.field.shape)}")
     return None
+
+
+def first_outside(want: Wanted, actual: np.ndarray) -> str:
+    """Of integers in another dtype than int32, the first value that int32 cannot hold, as words; else empty."""
+    if want.field.dtype != "int32" or actual.dtype.kind not in "iu":
+        return ""
+    outside = np.argwhere((actual < -(2**31)) | (actual > 2**31 - 1))
+    if not len(outside):
+        return ""
+    index = tuple(int(i) for i in outside[0])
+    return f"; {list(index)} holds {int(actual[index])}, outside int32"
 
 
 def finding(

@@ -106,21 +106,31 @@ def ranks_rebuild_the_whole(
                 require(np.array_equal(value, fields[key]), f"{key}: rank {rank} and rank 0 differ")
     total_q = int(ranks[0]["total_q"])
     held = np.concatenate([np.asarray(fields["mirror_cp_index"]) for fields in ranks])
-    require(
-        np.array_equal(np.sort(held[held >= 0]), np.arange(total_q)),
-        f"the ranks' mirrors hold rows {np.sort(held[held >= 0]).tolist()}, not each of {total_q} once",
-    )
+    rows_are_shared_out(held, total_q)
     if total_q:
-        reverse = np.asarray(ranks[0]["mirror_cp_reverse_index"])
-        inside = bool(((reverse >= 0) & (reverse < len(held))).all())
-        require(inside, f"mirror_cp_reverse_index leaves the {len(held)} rows of all ranks")
-        back = held[reverse]
-        wrong = np.flatnonzero(back != np.arange(total_q))
-        require(not wrong.size, f"mirror_cp_reverse_index[{wrong[:1]}] leads to row {back[wrong[:1]]}")
+        reverse_leads_back(np.asarray(ranks[0]["mirror_cp_reverse_index"]), held, total_q)
     for rank, fields in enumerate(ranks):
         own = np.asarray(fields["mirror_cp_index"])
         gathered = np.where(own >= 0, np.asarray(fields["positions_cp"])[np.maximum(own, 0)], 0)
         require(np.array_equal(gathered, fields["positions"]), f"rank {rank}: positions are not positions_cp gathered")
+
+
+def rows_are_shared_out(held: np.ndarray, total_q: int) -> None:
+    """Partition: the rows of all ranks, laid end to end with -1 for padding, are each query row once."""
+    require(
+        np.array_equal(np.sort(held[held >= 0]), np.arange(total_q)),
+        f"the ranks' mirrors hold rows {np.sort(held[held >= 0]).tolist()}, not each of {total_q} once",
+    )
+
+
+def reverse_leads_back(reverse: np.ndarray, held: np.ndarray, total_q: int) -> None:
+    """F-REVERSE: at its place among the rows of all ranks lies each query row."""
+    require(len(reverse) == total_q, f"mirror_cp_reverse_index has {len(reverse)} rows, not {total_q}")
+    inside = bool(((reverse >= 0) & (reverse < len(held))).all())
+    require(inside, f"mirror_cp_reverse_index leaves the {len(held)} rows of all ranks")
+    back = held[reverse]
+    wrong = np.flatnonzero(back != np.arange(total_q))
+    require(not wrong.size, f"mirror_cp_reverse_index[{wrong[:1]}] leads to row {back[wrong[:1]]}")
 
 
 def contributions_land(

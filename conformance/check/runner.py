@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from inputmeta.conformance.check.refusals import NotBuilt, ask, check_refusal, o
 from inputmeta.conformance.check.relations import RelationError, relations_of
 from inputmeta.conformance.check.tails import NO_TAILS, Tails, tails_of
 from inputmeta.conformance.check.verdicts import Finding, Verdict, distinct, field_name
+from inputmeta.conformance.check.zigzag import compared_fields, flavours_of, held_to_relations
 from inputmeta.conformance.subjects.base import Rejection, Result, Subject, SubjectError
 
 
@@ -156,7 +158,8 @@ def fault_beyond(subject: Subject, request: Request) -> str | None:
 def contradictions(subject: Subject, step: ValidStep) -> Iterator[Finding]:
     """Where several builds of a valid step contradict each other (M-4, M-5), within what the subject claims."""
     request = dataclasses.replace(step.request, max_num_blocks=None, gather=None)
-    for name, holds in relations_of(Asked(subject), request):
+    asked = Asked(subject)
+    for name, holds in chain(relations_of(asked, request), flavours_of(asked, request)):
         try:
             holds()
         except RelationError as error:
@@ -212,8 +215,10 @@ def wanted_fields(
     ``rows``: query rows to compare, as in :func:`inputmeta.oracle.expected_fields`.
     """
     expected = request.expected(rows)
-    wanted = {key: Wanted.of(f) for key, f in expected.items() if field_name(key) in subject.capabilities.fields}
-    return wanted, {field_name(key) for key in expected.keys() - wanted.keys()}
+    claimed = compared_fields(subject.capabilities, request.path, request.config)
+    wanted = {key: Wanted.of(f) for key, f in expected.items() if field_name(key) in claimed}
+    others = {field_name(key) for key in expected.keys() - wanted.keys()}
+    return wanted, others - held_to_relations(subject.capabilities, request)
 
 
 def run_pass(

@@ -61,6 +61,9 @@ def run_check(
     claimed = claimed_paths(run.subject, paths)
     code, ran = exits.CONFORMS, 0
     lines = []
+    if run.subject.capabilities.dialects:
+        lines.append(f"check {run.subject.name}{run.subject.capabilities.under}")
+        remark(lines[0])
     for corpus in corpora:
         counts = run_cases(run, load_corpus(corpus), paths=claimed)
         lines.append(f"corpus {corpus.name}: {counts}")

@@ -79,7 +79,8 @@ def run_fuzz(run: Run, seconds: float, seed: int, paths: Sequence[str] | None, *
     profile = profile_for(subject, claimed)
     share = SHARE * seconds if SHARE * seconds >= LEAST_SECONDS else 0.0
     split = f"{share:g} s of them wide" if share else "too few for the wide tier"
-    remark(f"fuzz {subject.name}: seed {seed}, {seconds:g} s, {split}, paths {', '.join(profile.paths)}")
+    what = f"fuzz {subject.name}{subject.capabilities.under}: seed {seed}"
+    remark(f"{what}, {seconds:g} s, {split}, paths {', '.join(profile.paths)}")
     with progress(seconds - share) as bar:
         campaign = run_campaign(
             run.session, profile, seed_value=seed, seconds=seconds - share, known=run.known, on_case=show_on(bar)
@@ -87,7 +88,7 @@ def run_fuzz(run: Run, seconds: float, seed: int, paths: Sequence[str] | None, *
     remark(summary(campaign))
     remark(coverage_text(campaign, Detail.FEATURES if full_coverage else Detail.FORMULAS))
     code = conclude(campaign, run)
-    told = f"fuzz {subject.name}: seed {seed}, {summary(campaign).splitlines()[0]}"
+    told = f"{what}, {summary(campaign).splitlines()[0]}"
     if share and code == exits.CONFORMS and noted() is None:
         late = min(LATE_SHARE * seconds, LATE_SECONDS)
         wide = tier_of(run, claimed, seed).test(seconds=share, late=late)

@@ -72,11 +72,13 @@ def run_files(run: Run, loaded: list[tuple[Path, Case]]) -> int:
             container = "; container checked" if outcome.container else ""
             remark(f"PASS {path}: {refused_text(outcome, compared)}{container}{left}")
 
+    if run.subject.capabilities.dialects:
+        remark(f"replay {run.subject.name}{run.subject.capabilities.under}")
     counts = run_cases(run, loaded, examine=False, on_case=tell)
     passing = run.known.passing()
     for entry in passing:
         say(run.known.complaint(entry))
-    conclusion(f"{len(loaded)} cases: {counts}")
+    conclusion(f"{len(loaded)} cases{run.subject.capabilities.under}: {counts}")
     if counts.failed or passing:
         return exits.DIFFERS
     return exits.CONFORMS if counts.ran else exits.NOTHING_RAN

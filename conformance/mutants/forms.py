@@ -48,6 +48,12 @@ wrong_form(
     "returns-int64", "F-POS:positions", "the default integer type of the array library", lambda a: a.astype(np.int64)
 )
 wrong_form(
+    "returns-int64-with-a-stale-upper-half",
+    "F-POS:positions",
+    "32-bit stores into 64-bit cells: the upper half is what stood there",
+    lambda a: a.astype(np.int64) + 2**32,
+)
+wrong_form(
     "returns-uint32",
     "F-RING:slot_mapping_store_swa",
     "an unsigned slot: -1 is the largest of all",

@@ -226,6 +226,7 @@ class Claims(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     max_num_reqs: Limit | None = None
     max_table_columns: Limit | None = None
     refuses: Names = tuple(oracle.PRECONDITIONS)
+    dialects: Names = ()
 
 
 class HelloAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="type", tag="hello"):

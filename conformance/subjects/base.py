@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
@@ -48,6 +49,17 @@ class Capabilities:
     """Longest block table of a sequence, and most columns of the caller's ``block_tables``."""
     refuses: frozenset[str] = frozenset(oracle.PRECONDITIONS)
     """Preconditions (P-…) that it checks; empty: none. A batch that breaks only others is not handed over."""
+    dialects: frozenset[str] = frozenset()
+    """Differences by design that it translates (:mod:`inputmeta.conformance.dialects`), and own ones by any name."""
+
+    @property
+    def under(self) -> str:
+        """What a run's head says of the dialects; empty without.
+
+        >>> Capabilities(frozenset(), frozenset(), dialects=frozenset({"newest-first", "int64"})).under
+        ' under: int64, newest-first'
+        """
+        return f" under: {', '.join(sorted(self.dialects))}" if self.dialects else ""
 
     def lacks(
         self,
@@ -92,16 +104,24 @@ def without_refusals(claims: Capabilities) -> Capabilities:
     return replace(claims, refuses=frozenset())
 
 
-def refuses_problem(claims: Capabilities) -> str | None:
-    """What is wrong with the preconditions that a subject claims to check, or None.
+DIALECT_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 
-    >>> refuses_problem(Capabilities(frozenset(), frozenset(), refuses=frozenset({"lengths"})))
+
+def names_problem(claims: Capabilities) -> str | None:
+    """What is wrong with the preconditions that a subject claims to check, or the names of its dialects, or None.
+
+    >>> names_problem(Capabilities(frozenset(), frozenset(), refuses=frozenset({"lengths"})))
     "capabilities.refuses: there is no 'lengths'; there are P-RATIO, P-LEN, P-TABLE, P-STATE, P-NGRAM, P-INT32, P-OUT"
     """
     unknown = sorted(claims.refuses - oracle.PRECONDITIONS.keys())
-    if not unknown:
-        return None
-    return f"capabilities.refuses: there is no {unknown[0]!r}; there are {', '.join(oracle.PRECONDITIONS)}"
+    if unknown:
+        return f"capabilities.refuses: there is no {unknown[0]!r}; there are {', '.join(oracle.PRECONDITIONS)}"
+    for name in sorted(claims.dialects):
+        if not DIALECT_NAME.fullmatch(name):
+            return (
+                f"capabilities.dialects: {name[:60]!r} is no name: lower-case letters, digits and hyphens, at most 40"
+            )
+    return None
 
 
 class SubjectError(Exception):

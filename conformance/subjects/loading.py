@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import cast
 
-from inputmeta.conformance.subjects.base import Capabilities, Subject, SubjectError, refuses_problem
+from inputmeta.conformance.subjects.base import Capabilities, Subject, SubjectError, names_problem
 from inputmeta.conformance.subjects.frames import error_text, frames_of
 
 BUNDLED = {
@@ -139,7 +139,7 @@ def claims_problem(subject: Subject) -> str | None:
         kind = CLAIM_KINDS.get(type(getattr(Capabilities, name, frozenset())), "a number or None")
         if not CLAIM_CHECKS[kind](value):
             return f"capabilities.{name} is not {kind}"
-    return refuses_problem(claims)
+    return names_problem(claims)
 
 
 def _is_names(value: object) -> bool:

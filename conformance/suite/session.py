@@ -32,6 +32,9 @@ CASE_PROPERTY = "case"
 CONTAINERS_PROPERTY = "containers"
 """Property of a test's report that holds how many cases had a container held to its promises."""
 
+DIALECTS_PROPERTY = "dialects"
+"""Property of a test's report that holds what the summary says of the subject's dialects."""
+
 
 @dataclass
 class SuiteSession:
@@ -73,6 +76,7 @@ class SuiteSession:
             judgement = results.judgement(unit)
         except SubjectError as error:
             fail([f"the subject could not be started again: {error}"])
+        record(DIALECTS_PROPERTY, self.setup.run.subject.capabilities.under)
         judgement.close(record)
         if results.checked[unit]:
             return

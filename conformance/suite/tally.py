@@ -18,6 +18,7 @@ from inputmeta.conformance.suite.options import SUITE, corpus_folder
 from inputmeta.conformance.suite.session import (
     CASE_PROPERTY,
     CONTAINERS_PROPERTY,
+    DIALECTS_PROPERTY,
     all_fields,
     all_refusals,
     corpus_cases,
@@ -39,6 +40,8 @@ class Tally:
         """Skipped tests by reason."""
         self.containers = 0
         """Cases of which a container was held to its promises."""
+        self.under = ""
+        """What is said of the subject's dialects."""
         self.problems: list[str] = []
         """Why the run fails although its tests may have passed."""
         self.notes: list[str] = []
@@ -80,6 +83,7 @@ class Tally:
             self.counts["known" if report.skipped else "passed"] += 1
         if report.when == "call":
             self.containers += sum(int(str(n)) for name, n in report.user_properties if name == CONTAINERS_PROPERTY)
+        self.under = next((str(v) for name, v in report.user_properties if name == DIALECTS_PROPERTY), self.under)
         if report.when == "call" and not report.skipped:
             self._note_case(report, ran=True)
 
@@ -116,7 +120,7 @@ class Tally:
         """Counts, the reasons of what was skipped, and what makes the run fail."""
         terminalreporter.section("inputmeta")
         parts = ", ".join(f"{self.counts[name]} {name}" for name in ("passed", "failed", "known", "skipped"))
-        terminalreporter.line(f"tests that ran: {self.ran} ({parts})")
+        terminalreporter.line(f"tests that ran{self.under}: {self.ran} ({parts})")
         if self.containers:
             terminalreporter.line(f"containers: {self.containers} checked")
         for reason, count in sorted(self.skipped.items()):

@@ -24,12 +24,18 @@ FLOORS = (
     ("protocol", "trace"),
     ("check",),
     ("subjects", "generate"),
-    ("reference",),
+    ("reference", "dialects"),
     ("cases",),
     ("console", "exits", "interrupts", "version"),
 )
 """Folders of ``conformance/`` by floor, the highest first; the last one is modules at the root."""
-BESIDE = {("benchmarks", "gpu"), ("benchmarks", "examples"), ("console", "exits"), ("console", "interrupts")}
+BESIDE = {
+    ("commands", "mutants"),
+    ("benchmarks", "gpu"),
+    ("benchmarks", "examples"),
+    ("console", "exits"),
+    ("console", "interrupts"),
+}
 """Folders of one floor of which the first may import the second."""
 
 FLOOR_OF = {name: floor for floor, names in enumerate(FLOORS) for name in names}

@@ -21,6 +21,7 @@ from inputmeta.conformance.check.buffers import PATTERNS, Arena, Shapes
 from inputmeta.conformance.check.compare import Wanted
 from inputmeta.conformance.check.runner import ValidStep, build, merge_passes, run_pass, wanted_fields
 from inputmeta.conformance.check.verdicts import Finding, Verdict, declared, field_name
+from inputmeta.conformance.check.zigzag import compared_fields
 from inputmeta.conformance.subjects.base import Result, Subject
 from inputmeta.conformance.subjects.reference import reference_of
 
@@ -32,9 +33,9 @@ _memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 
 
 def claimed(step: reference.Expected, subject: Subject) -> dict[str, np.ndarray | int | bool]:
-    """The reference's fields that the subject claims."""
-    fields = reference.as_numpy(step.fields)
-    return {key: value for key, value in fields.items() if field_name(key) in subject.capabilities.fields}
+    """The reference's fields that the subject claims, but those that a dialect of its leaves to relations."""
+    names = compared_fields(subject.capabilities, step.batch.path, step.batch.config)
+    return {key: value for key, value in reference.as_numpy(step.fields).items() if field_name(key) in names}
 
 
 def cells_of(step: reference.Expected, subject: Subject) -> int:
@@ -158,7 +159,7 @@ def confirmed(
     suite = suite_findings(expected, step, number)
     if suite:
         return suite
-    able = subject.capabilities.fields
+    able = compared_fields(subject.capabilities, request.path, request.config)
     valid = [
         ValidStep(index, handed_over(each, subject), wanted_fields(readable(each), subject, [])[0])
         for index, each in enumerate(requests[:-1])

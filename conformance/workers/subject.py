@@ -35,7 +35,7 @@ from inputmeta.conformance.protocol.messages import (
     SuiteMessage,
 )
 from inputmeta.conformance.protocol.messages import Inspected as InspectedAnswer
-from inputmeta.conformance.subjects.base import Result, SubjectError, SubjectFailure, refuses_problem
+from inputmeta.conformance.subjects.base import Result, SubjectError, SubjectFailure, names_problem
 from inputmeta.conformance.workers.pool import Pool
 from inputmeta.conformance.workers.process import Worker, brief
 from inputmeta.conformance.workers.wire import Wire, garbage
@@ -95,7 +95,7 @@ class IsolatedSubject:
         self.capabilities = replace(capabilities_of(hello.capabilities), int32_arrays=True)
         self.inspect_container = self._inspected if hello.containers else None
         """Holds the container of a batch to its promises, in the worker; None: the program has none."""
-        problem = refuses_problem(self.capabilities)
+        problem = names_problem(self.capabilities)
         if problem is not None:
             self.close()
             raise SubjectError(f"subject {self.name}: {problem}")

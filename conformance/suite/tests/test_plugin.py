@@ -37,7 +37,8 @@ class Decode(OracleSubject):
     def __init__(self):
         super().__init__(name="decode only")
         self.capabilities = dataclasses.replace(
-            self.capabilities, paths=frozenset({"decode"}), fields=frozenset({"positions", "klen"}), in_place=False)
+            self.capabilities, paths=frozenset({"decode"}), fields=frozenset({"positions", "klen"}), in_place=False,
+            dialects=frozenset({"newest-first", "int64"}))
 
 class Wrong(Decode):
     """Positions from 3 on are one too high."""
@@ -237,6 +238,7 @@ def test_what_is_not_claimed_is_skipped_and_counted(suite) -> None:
     assert sum(counts) == skipped > 100
     assert any(line.endswith(" skipped: not claimed: path prompt") for line in lines)
     assert any(line.endswith(" skipped: not claimed: the field") for line in lines)
+    assert any(line.startswith("tests that ran under: int64, newest-first: ") for line in lines)
 
 
 @pytest.mark.parametrize("arguments", [("user_subjects:Nothing",), ("oracle", "-k", "no_such_test")])

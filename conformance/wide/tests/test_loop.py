@@ -12,7 +12,9 @@ from inputmeta import oracle
 from inputmeta.conformance import reference
 from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.check.buffers import PATTERNS
+from inputmeta.conformance.check.tests.test_zigzag import CHUNKS, CONFIG, Flavoured
 from inputmeta.conformance.check.verdicts import Finding, Verdict
+from inputmeta.conformance.dialects import BALANCED
 from inputmeta.conformance.mutants.wide import WIDE, TooNarrow
 from inputmeta.conformance.mutants.wide_table import find
 from inputmeta.conformance.subjects.base import Rejection, Result, SubjectFailure
@@ -217,3 +219,10 @@ def test_the_audit_alone_sees_a_reference_that_is_wrong_as_the_subject_is(monkey
     told = [ran.findings for ran in batches(subject, 4)]
     assert told[:-1] == [()] * 3
     assert [(found.verdict, found.key) for found in told[-1]] == [(Verdict.SUITE, "input_ids")]
+
+
+def test_fields_that_a_dialect_leaves_to_relations_are_not_compared() -> None:
+    request = Request("prompt", CONFIG, tuple(CHUNKS), expand=frozenset())
+    assert compared(Flavoured(BALANCED, "zigzag-balanced"), [request]) == []
+    unnamed = compared(Flavoured(BALANCED, "int64"), [request])
+    assert "F-ZIGZAG" in {finding.formula for finding in unnamed}
