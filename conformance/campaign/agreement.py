@@ -21,7 +21,7 @@ from inputmeta.conformance.check.compare import Wanted, form_problem
 from inputmeta.conformance.check.runner import build
 from inputmeta.conformance.check.verdicts import Finding, Verdict, field_name
 from inputmeta.conformance.interrupts import look
-from inputmeta.conformance.subjects.base import Result, Subject
+from inputmeta.conformance.subjects.base import Result, Subject, Unsupported
 
 ORACLE = "oracle"
 ANSWER = "(answer)"
@@ -135,7 +135,11 @@ class Agreement:
         if broken or not built:
             return
         for key, expected in request.expected().items():
-            claiming = [label for label in built if field_name(key) in able[label].capabilities.fields]
+            claiming = [
+                label
+                for label, result in built.items()
+                if field_name(key) in able[label].capabilities.fields and not isinstance(result.get(key), Unsupported)
+            ]
             if claiming:
                 values = {label: built[label].get(key) for label in claiming}
                 self._add_field(Example(case, step, key, ()), Wanted.of(expected), values)

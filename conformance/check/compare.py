@@ -10,6 +10,7 @@ import numpy as np
 
 from inputmeta import oracle
 from inputmeta.conformance.check.verdicts import VALUE, Cell, Finding, Verdict
+from inputmeta.conformance.subjects.base import Unsupported
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,12 @@ def compare_fields(wanted: Mapping[str, Wanted], actual: Mapping[str, object], s
 
 
 def compare_field(key: str, want: Wanted, actual: object, step: int) -> Finding | None:
-    """Finding on one field, or None: missing, wrong type, dtype or shape, or the differing cells."""
+    """Finding on one field, or None: missing, wrong type, dtype or shape, or the differing cells.
+
+    UNSUPPORTED, with its reason, if the subject says that it does not build the field of this batch.
+    """
+    if isinstance(actual, Unsupported):
+        return finding(Verdict.UNSUPPORTED, step, key, want, detail=actual.reason)
     problem = form_problem(want, actual)
     if problem is not None:
         return finding(Verdict.MISMATCH, step, key, want, detail=problem.text, kind=problem.kind)

@@ -39,7 +39,7 @@ from inputmeta.conformance.check.view_promises import (
     images_follow,
     mask_view_is_the_oracles,
 )
-from inputmeta.conformance.subjects.base import SubjectError
+from inputmeta.conformance.subjects.base import SubjectError, Unsupported
 from inputmeta.conformance.subjects.frames import error_text
 from inputmeta.oracle import container as model
 
@@ -98,6 +98,8 @@ def inspect(subject: ContainerSubject, request: Request) -> Inspected:
             broken.append(Broken(number, kind, error.key, str(error)))
         except SubjectError:
             raise
+        except Unsupported:
+            continue
         except (Exception, SystemExit) as error:  # a stranger's container may raise anything
             broken.append(Broken(number, kind, None, f"raised {error_text(error)[:200]}"))
         else:
@@ -115,6 +117,8 @@ def promises(subject: ContainerSubject, request: Request) -> Iterator[Promise]:
         device = any(not on_host(tensor) for tensor in tensors(leaves(container)).values())
     except SubjectError:
         raise
+    except Unsupported:
+        return
     except (Exception, SystemExit) as error:
         yield "I-40", "container", raising(error)
         return

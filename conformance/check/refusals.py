@@ -24,6 +24,7 @@ from inputmeta.conformance.subjects.base import (
     Subject,
     SubjectError,
     SubjectFailure,
+    Unsupported,
     is_device_error,
 )
 from inputmeta.conformance.subjects.frames import frames_of, message_of
@@ -194,6 +195,8 @@ def offered_shapes(subject: Subject, request: Request) -> dict[str, tuple[str, t
 
 def failure_finding(error: BaseException, step: int) -> Finding:
     """The finding on a batch that a subject did not answer, from what it raised instead."""
+    if isinstance(error, Unsupported):
+        return Finding(Verdict.UNSUPPORTED, step, None, "-", error.reason)
     if isinstance(error, SubjectFailure):
         return Finding(Verdict(error.verdict), step, None, "-", error.detail, code=error.code, frames=error.frames)
     detail = f"raised {type(error).__name__}: {message_of(error)[:200]}"

@@ -11,15 +11,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import cast
 
 import numpy as np
 
 from inputmeta import oracle
 from inputmeta.conformance.cases.request import Request
-from inputmeta.conformance.subjects.base import Result, Subject
+from inputmeta.conformance.subjects.base import Built, Subject
 
 Fields = Mapping[str, np.ndarray]
-Build = Callable[[oracle.MetadataConfig, Sequence[oracle.SequenceMetadata]], Result]
+Build = Callable[[oracle.MetadataConfig, Sequence[oracle.SequenceMetadata]], Built]
 
 
 class RelationError(AssertionError):
@@ -74,16 +75,16 @@ TRUNCATION_FIELDS = (
 def prompt_build(subject: Subject, expand: frozenset[str] = frozenset({"kv_swa_full_index"})) -> Build:
     """The prompt path of a subject as a ``build``, without dense expansions."""
 
-    def build(config: oracle.MetadataConfig, sequences: Sequence[oracle.SequenceMetadata]) -> Result:
+    def build(config: oracle.MetadataConfig, sequences: Sequence[oracle.SequenceMetadata]) -> Built:
         return claimed_fields(subject, Request("prompt", config, sequences, expand=expand))
 
     return build
 
 
-def claimed_fields(subject: Subject, request: Request) -> Result:
+def claimed_fields(subject: Subject, request: Request) -> Built:
     """The claimed fields of what a subject builds: for others, and for an empty bucket sent along, nobody vouches."""
     claimed = subject.capabilities.fields
-    built = subject.build(request)
+    built = cast(Built, subject.build(request))  # one that lacks a field has raised
     keys = oracle.keys_of(request.path, request.config, request.expand)
     return {key: built[key] for key in keys if key.partition(".")[0] in claimed}
 

@@ -29,7 +29,7 @@ from inputmeta.conformance.check.relations import RelationError, relations_of
 from inputmeta.conformance.check.tails import NO_TAILS, Tails, tails_of
 from inputmeta.conformance.check.verdicts import Finding, Verdict, distinct, field_name
 from inputmeta.conformance.check.zigzag import compared_fields, flavours_of, held_to_relations
-from inputmeta.conformance.subjects.base import Rejection, Result, Subject, SubjectError
+from inputmeta.conformance.subjects.base import Rejection, Result, Subject, SubjectError, Unsupported
 
 
 @dataclass
@@ -40,13 +40,16 @@ class Outcome:
     """Of the case; findings get it."""
     findings: list[Finding] = field(default_factory=list)
     unsupported: set[str] = field(default_factory=set)
-    """Field names, or what of the batch is beyond the subject (``path decode_zos``)."""
+    """Field names, with the reason that the subject gave for one (``klen: ratio 3``); or what of the batch is beyond it
+    (``path decode_zos``), the reason that it gave among them."""
     steps: int = 0
     """Steps that were run, refusals included."""
     cells: int = 0
     """Defined cells compared, of one pass."""
     keys: set[str] = field(default_factory=set)
     """Flat keys compared."""
+    not_built: set[tuple[int, str]] = field(default_factory=set)
+    """Step and flat key of the fields that the subject left out of an answer, with a reason."""
     container: bool = False
     """Whether a container of a step was held to what it promises (SPEC.md chapter 11)."""
     broken: dict[int, frozenset[str]] = field(default_factory=dict)
@@ -76,10 +79,15 @@ class Outcome:
 
     def add(self, findings: list[Finding]) -> None:
         """Keep the first finding of each signature; a step that could not be handed over is not claimed."""
-        beyond = [found.detail for found in findings if found.verdict is Verdict.UNSUPPORTED]
-        if beyond:
-            self.steps = 0
-            self.unsupported.update(beyond)
+        for found in findings:
+            if found.verdict is not Verdict.UNSUPPORTED:
+                continue
+            if found.key is None:
+                self.steps = 0
+                self.unsupported.add(found.detail)
+            else:
+                self.unsupported.add(f"{field_name(found.key)}: {found.detail}")
+                self.not_built.add((found.step, found.key))
         kept = [found.on_path(self.path) for found in findings if found.verdict is not Verdict.UNSUPPORTED]
         self.findings = distinct([*self.findings, *kept])
 
@@ -145,7 +153,20 @@ def run_case(case: Case, subject: Subject) -> Outcome:
         if not outcome.findings:
             outcome.container, found_on_it = inspected(subject, [(step.index, step.request) for step in valid])
             outcome.add(found_on_it)
+    leave_out_what_was_not_built(outcome, valid)
     return outcome
+
+
+def leave_out_what_was_not_built(outcome: Outcome, valid: Sequence[ValidStep]) -> None:
+    """Take back what was counted as compared of fields, or of a whole case, that the subject did not build."""
+    wanted = {(step.index, key): want for step in valid for key, want in step.wanted.items()}
+    compared = {place: want for place, want in wanted.items() if place not in outcome.not_built}
+    if not compared and outcome.not_built and not outcome.broken:
+        outcome.steps = 0
+    if not outcome.ran:
+        compared = {}
+    outcome.keys = {key for _, key in compared}
+    outcome.cells = sum(want.compared() for want in compared.values())
 
 
 def fault_beyond(subject: Subject, request: Request) -> str | None:
@@ -167,7 +188,9 @@ def contradictions(subject: Subject, step: ValidStep) -> Iterator[Finding]:
         except SubjectError:
             raise
         except NotBuilt as error:  # another rank, mode or path of a valid batch
-            yield error.finding(step.index)
+            found = error.finding(step.index)
+            if found.verdict is not Verdict.UNSUPPORTED:  # that batch is not this one
+                yield found
         except Exception as error:  # what was built there has not the form that the relation reads
             detail = f"cannot be held against other builds: {type(error).__name__}: {error}"
             yield Finding(Verdict.MISMATCH, step.index, None, name, detail)
@@ -181,11 +204,15 @@ class Asked:
         self._subject = subject
 
     def build(self, request: Request) -> Result:
-        """The subject's answer; of a valid batch a refusal is none. Raises NotBuilt."""
+        """The subject's answer; of a valid batch a refusal is none, nor is one that lacks a field. Raises NotBuilt."""
         try:
-            return ask(self._subject, request)
+            result = ask(self._subject, request)
         except Rejection as error:
             raise NotBuilt from error
+        for value in result.values():
+            if isinstance(value, Unsupported):
+                raise NotBuilt from value
+        return result
 
 
 def merge_passes(passes: list[list[Finding]]) -> list[Finding]:
@@ -202,8 +229,6 @@ def claimed_step(request: Request, index: int, subject: Subject, outcome: Outcom
     """The oracle's fields of a step, those that the subject claims; the others go to ``outcome.unsupported``."""
     wanted, unclaimed = wanted_fields(request, subject)
     outcome.unsupported |= unclaimed
-    outcome.keys |= wanted.keys()
-    outcome.cells += sum(want.compared() for want in wanted.values())
     return ValidStep(index, request, wanted)
 
 
@@ -238,7 +263,7 @@ def run_pass(
             findings += found
         else:
             findings += run_in_place(subject, step, arena, tails)
-        if not all(found.on_form for found in findings):
+        if not all(found.on_form or found.verdict is Verdict.UNSUPPORTED for found in findings):
             break
     return findings
 
@@ -279,6 +304,10 @@ def run_in_place(subject: Subject, step: ValidStep, arena: Arena, tails: Tails) 
         if outside:
             where = f"wrote {len(outside)} cells outside the buffer, first at offset {outside[0]} of its start"
             findings.append(finding(Verdict.OUT_OF_BOUNDS, step.index, key, want, detail=where))
+        answer = result.get(key)
+        if isinstance(answer, Unsupported):
+            findings.append(compare_field(key, want, answer, step.index))
+            continue
         rows = want.field.shape[0]
         problem = compare_field(key, want, view[:rows], step.index)
         if problem is not None:

@@ -20,7 +20,7 @@ from inputmeta.conformance.check.relations import (
 )
 from inputmeta.conformance.dialects import Flavour
 from inputmeta.conformance.dialects.flavours import FLAVOURS, MIRRORED_FIELDS
-from inputmeta.conformance.subjects.base import Capabilities, Result, Subject
+from inputmeta.conformance.subjects.base import Built, Capabilities, Subject
 
 INDEX, REVERSE = "mirror_cp_index", "mirror_cp_reverse_index"
 
@@ -82,7 +82,7 @@ def flavour_is_kept(subject: Subject, request: Request, flavour: Flavour) -> Non
 
 
 def rows_are_gathered(
-    rank: int, fields: Result, index: np.ndarray, wanted: Mapping[str, Wanted], config: oracle.MetadataConfig
+    rank: int, fields: Built, index: np.ndarray, wanted: Mapping[str, Wanted], config: oracle.MetadataConfig
 ) -> None:
     """Each mirrored field of a rank holds the rows of the unmirrored layout that its index names, padding neutral."""
     for key, value in fields.items():

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache, lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from inputmeta.conformance.dialects import Dialect, DialectError, forward, trans
 from inputmeta.conformance.dialects.base import Fields, Value
 from inputmeta.conformance.generate import Profile
 from inputmeta.conformance.mutants.mutant import MUTANTS, Mutant
-from inputmeta.conformance.subjects.base import Capabilities, Subject
+from inputmeta.conformance.subjects.base import Built, Capabilities, Subject
 from inputmeta.conformance.subjects.oracle import OracleSubject
 
 KINDS = (*BUG_CLASSES, "FORM", "UNWRITTEN")
@@ -192,7 +192,7 @@ def drawn(profile: Profile, cases: int) -> tuple[tuple[Request, dict[str, oracle
             request = step_request(case, index, in_place=False)
             expected = request.expected()
             if sum(len(cells.cells) for cells in expected.values()) <= MOST_CELLS:
-                found.append((request, expected, OracleSubject().build(request)))
+                found.append((request, expected, cast(Built, OracleSubject().build(request))))
     return tuple(found)
 
 
@@ -247,7 +247,7 @@ def wrong_keys(mutant: Mutant, subject: Subject, batch: Batch) -> dict[str, Valu
     except Exception:  # no answer, nothing to translate
         return {}
     wrong: dict[str, Value | None] = {}
-    for answer in answers:
+    for answer in cast("list[Built]", answers):  # a mutant leaves no field out
         if isinstance(answer, Mapping):
             wrong |= {k: answer.get(k) for k, want in batch.wanted.items() if compare_field(k, want, answer.get(k), 0)}
     return wrong

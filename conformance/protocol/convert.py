@@ -17,7 +17,7 @@ from inputmeta.conformance.check.containers import Broken, Inspected, inspector_
 from inputmeta.conformance.console import plain_text
 from inputmeta.conformance.protocol import messages as wire
 from inputmeta.conformance.protocol.codec import MAX_FRAME, ProtocolError
-from inputmeta.conformance.subjects.base import Capabilities, Rejection, Result, Subject
+from inputmeta.conformance.subjects.base import Capabilities, Rejection, Result, Subject, Unsupported
 
 INT64 = range(-(2**63), 2**63)
 
@@ -201,9 +201,15 @@ def result_message(result: Result, out: Mapping[str, np.ndarray] | None, number:
     With ``out`` its buffers are sent whole, and none of the fields that lie in them. Keys that are no text are left
     out: no field is named so.
     """
-    kept = {key: value for key, value in result.items() if isinstance(key, str) and (out is None or key not in out)}
-    fields = {key[:200]: field_value(value) for key, value in kept.items()}
-    return wire.ResultAnswer(id=number, fields=fields, buffers=None if out is None else buffers_message(out))
+    kept = {
+        key: value
+        for key, value in result.items()
+        if isinstance(key, str) and (out is None or key not in out or isinstance(value, Unsupported))
+    }
+    reasons = {key[:200]: value.reason for key, value in kept.items() if isinstance(value, Unsupported)}
+    fields = {key[:200]: field_value(value) for key, value in kept.items() if not isinstance(value, Unsupported)}
+    buffers = None if out is None else buffers_message(out)
+    return wire.ResultAnswer(id=number, fields=fields, buffers=buffers, unsupported=reasons)
 
 
 def buffers_message(out: Mapping[str, np.ndarray]) -> tuple[wire.Array, ...]:
@@ -232,13 +238,14 @@ def apply_result(answer: wire.ResultAnswer, request: Request) -> Result:
     Raises:
         ProtocolError: the buffers are not those of the request.
     """
-    fields = {key: value_of(value) for key, value in answer.fields.items()}
+    reasons = {key: Unsupported(reason) for key, reason in answer.unsupported.items()}
+    fields = {key: value_of(value) for key, value in answer.fields.items()} | reasons
     if request.out is None:
         return fields
     if answer.buffers is None:
         raise ProtocolError("a result without the buffers that were to be filled")
     apply_buffers(answer.buffers, request.out)
-    return fields | request.out
+    return fields | {key: value for key, value in request.out.items() if key not in reasons}
 
 
 def apply_buffers(buffers: Sequence[wire.Array], out: Mapping[str, np.ndarray]) -> None:

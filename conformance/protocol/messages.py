@@ -248,14 +248,26 @@ FieldValue: TypeAlias = Array | Int64 | bool | TypeName | None
 """A tensor, a plain scalar, the name of the type of something that is neither, or None: as good as left out."""
 
 
+Reason = Annotated[str, msgspec.Meta(max_length=200)]
+"""Why a batch or a field is not built: the same for the same kind of batch, for it is counted."""
+
+
 class ResultAnswer(
-    msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="type", tag="result"
+    msgspec.Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    kw_only=True,
+    omit_defaults=True,
+    tag_field="type",
+    tag="result",
 ):
     """Program to suite: the fields of a batch by flat key; with ``out``, those in the buffers are left out of them."""
 
     id: Int64
     fields: Annotated[dict[Name, FieldValue], msgspec.Meta(max_length=MOST_ARRAYS)]
     buffers: Arrays | None = None
+    unsupported: Annotated[dict[Name, Reason], msgspec.Meta(max_length=MOST_ARRAYS)] = {}
+    """Why fields of this batch are not built, by flat key."""
 
 
 class Reject(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="type", tag="reject"):
@@ -312,12 +324,12 @@ class ErrorAnswer(
 
     ``kind``: "exception" of the builder, "memory" that it had no more of, "device" error, "mutated" request,
     "kept" result that changed, "oversized" answer, "limit": the adapter has no memory for batch or answer, "message"
-    that is not valid.
+    that is not valid, "unsupported": the program does not build this batch; ``message`` is the reason.
     ``frames``: where the builder raised, a line a frame, the innermost last.
     """
 
     id: Int64
-    kind: Literal["exception", "memory", "device", "mutated", "kept", "oversized", "limit", "message"]
+    kind: Literal["exception", "memory", "device", "mutated", "kept", "oversized", "limit", "message", "unsupported"]
     message: Text
     frames: Annotated[tuple[Frame, ...], msgspec.Meta(max_length=20)] = ()
 

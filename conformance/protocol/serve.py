@@ -28,7 +28,7 @@ from inputmeta.conformance.protocol.codec import (
     read_frame,
     read_line,
 )
-from inputmeta.conformance.subjects.base import Rejection, Result, Subject, SubjectError, is_device_error
+from inputmeta.conformance.subjects.base import Rejection, Result, Subject, SubjectError, Unsupported, is_device_error
 from inputmeta.conformance.subjects.frames import error_text, frames_of, message_of
 from inputmeta.conformance.subjects.loading import load_subject
 
@@ -134,6 +134,8 @@ def build_answer(subject: Subject, request: Request, number: int) -> tuple[wire.
         result = subject.build(request)
     except Rejection as rejection:
         return reject_answer(rejection, out, number), NOTHING_KEPT
+    except Unsupported as unsupported:
+        return wire.ErrorAnswer(id=number, kind="unsupported", message=unsupported.reason), NOTHING_KEPT
     except Exception as error:  # a subject may raise anything; whatever it is, it is the answer
         return error_answer(number, kind_of(error), error), NOTHING_KEPT
     try:

@@ -3,7 +3,7 @@ bundled ones.
 """
 
 from inputmeta.conformance.cases.request import Request
-from inputmeta.conformance.subjects.base import Capabilities, Rejection, Result, Subject, SubjectError
+from inputmeta.conformance.subjects.base import Capabilities, Rejection, Result, Subject, SubjectError, Unsupported
 from inputmeta.conformance.subjects.loading import load_subject
 
-__all__ = ["Capabilities", "Rejection", "Request", "Result", "Subject", "SubjectError", "load_subject"]
+__all__ = ["Capabilities", "Rejection", "Request", "Result", "Subject", "SubjectError", "Unsupported", "load_subject"]

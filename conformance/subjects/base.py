@@ -13,10 +13,13 @@ import numpy as np
 from inputmeta import oracle
 from inputmeta.conformance.cases.model import Gather
 from inputmeta.conformance.cases.request import Request
+from inputmeta.conformance.console import plain_text
 from inputmeta.conformance.subjects.frames import message_of
 
-Result = Mapping[str, "np.ndarray | int | bool"]
-"""Fields by flat key (``klen.4``): int32 or bool arrays, plain scalars as int or bool."""
+Built = Mapping[str, "np.ndarray | int | bool"]
+"""Fields by flat key, all of them built."""
+Result = Mapping[str, "np.ndarray | int | bool | Unsupported"]
+"""Fields by flat key (``klen.4``): int32 or bool arrays, plain scalars as int or bool; Unsupported: not built here."""
 
 
 @dataclass(frozen=True)
@@ -138,6 +141,18 @@ class Rejection(Exception):  # noqa: N818 - an answer of the subject, not an err
         self.field = field
 
 
+class Unsupported(Exception):  # noqa: N818 - an answer of the subject, not an error of the suite
+    """A subject's answer "not this batch", raised; as the value of a key of its result, "not this field of this batch".
+
+    ``reason``: one line of at most 200 characters, the same for the same kind of batch: reasons are counted. What is
+    not built is never a pass.
+    """
+
+    def __init__(self, reason: str) -> None:
+        self.reason = plain_text(" ".join(str(reason).split()))[:200] or "no reason given"
+        super().__init__(self.reason)
+
+
 class SubjectFailure(Exception):  # noqa: N818 - an answer about the subject, not an error of the suite
     """A subject that gave no answer at all: it died, hung, or spoke nonsense.
 
@@ -174,6 +189,6 @@ class Subject(Protocol):
 
         With ``request.out`` the arrays given are filled and returned; otherwise new ones are returned. The request is
         not changed. Raises :class:`Rejection` for a batch that breaks a precondition that it claims to check, having
-        written nothing.
+        written nothing; :class:`Unsupported` for one that it does not build for another reason.
         """
         ...

@@ -22,7 +22,7 @@ from inputmeta.conformance.check.compare import Wanted
 from inputmeta.conformance.check.runner import ValidStep, build, merge_passes, run_pass, wanted_fields
 from inputmeta.conformance.check.verdicts import Finding, Verdict, declared, field_name
 from inputmeta.conformance.check.zigzag import compared_fields
-from inputmeta.conformance.subjects.base import Result, Subject
+from inputmeta.conformance.subjects.base import Result, Subject, Unsupported
 from inputmeta.conformance.subjects.reference import reference_of
 
 CONFIRMED_ROWS = 4
@@ -70,6 +70,7 @@ def compared(
         result = build(subject, request, number)
         if isinstance(result, Finding):
             return refusal_of(result, requests[number], number)
+        fields = {key: want for key, want in fields.items() if not isinstance(result.get(key), Unsupported)}
         built: Result = result if request.out is None else {**result, **request.out}
         differing = differing_keys(steps[number], fields, built)
         outside = []
@@ -178,7 +179,8 @@ def confirmed(
 def built_again(subject: Subject, valid: list[ValidStep], *, in_place: bool) -> list[Finding]:
     """What is wrong with the steps when they are built again, ``in_place`` on poison of both polarities."""
     patterns: Sequence[dict[str, int] | None] = PATTERNS if in_place else (None,)
-    return merge_passes([run_pass(subject, valid, pattern) for pattern in patterns])
+    findings = merge_passes([run_pass(subject, valid, pattern) for pattern in patterns])
+    return [found for found in findings if found.key is None or found.verdict is not Verdict.UNSUPPORTED]
 
 
 def by_reference(

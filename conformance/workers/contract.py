@@ -390,7 +390,7 @@ def differences(
             yield f"{described(request)}: {key} {what}"
 
 
-def copied(result: Result) -> dict[str, np.ndarray | int | bool]:
+def copied(result: Result) -> Result:
     """An answer that later ones do not reach."""
     return {key: value.copy() if isinstance(value, np.ndarray) else value for key, value in result.items()}
 

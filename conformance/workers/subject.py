@@ -35,7 +35,7 @@ from inputmeta.conformance.protocol.messages import (
     SuiteMessage,
 )
 from inputmeta.conformance.protocol.messages import Inspected as InspectedAnswer
-from inputmeta.conformance.subjects.base import Result, SubjectError, SubjectFailure, names_problem
+from inputmeta.conformance.subjects.base import Result, SubjectError, SubjectFailure, Unsupported, names_problem
 from inputmeta.conformance.workers.pool import Pool
 from inputmeta.conformance.workers.process import Worker, brief
 from inputmeta.conformance.workers.wire import Wire, garbage
@@ -51,6 +51,7 @@ ERRORS = {
     "oversized": ("CRASH", "oversized"),
     "limit": ("UNSUPPORTED", "limit"),
     "message": ("CRASH", "garbage"),
+    "unsupported": ("CRASH", "garbage"),
 }
 """Verdict and code of the kinds of ``error``."""
 
@@ -255,6 +256,8 @@ def answer_to(answer: ProgramMessage, message: Build, kinds: tuple[type[ProgramM
     Raises:
         SubjectFailure: it is an error, or no answer to this batch.
     """
+    if isinstance(answer, ErrorAnswer) and answer.id == message.id and answer.kind == "unsupported":
+        raise Unsupported(answer.message)
     if isinstance(answer, ErrorAnswer) and answer.id in (message.id, -1):
         verdict, code = ERRORS[answer.kind]
         text = " ".join(answer.message.split())[:300]

@@ -11,7 +11,7 @@ from inputmeta.conformance.cases.model import SCHEMA, Case, Config, OutFault, Se
 from inputmeta.conformance.check.runner import Outcome, run_case
 from inputmeta.conformance.check.verdicts import Verdict
 from inputmeta.conformance.mutants import mutant_subject
-from inputmeta.conformance.subjects import Capabilities, Rejection, Request, Result
+from inputmeta.conformance.subjects import Capabilities, Rejection, Request, Result, Unsupported
 from inputmeta.conformance.subjects.oracle import OracleSubject
 
 CONFIG = Config(block_size=4, dense_ratios=(1,), sparse_ratios=(2,), window_size=2, swa_block_size=3, max_model_len=16)
@@ -234,6 +234,44 @@ def test_what_is_not_claimed_is_counted() -> None:
     assert "ke" in outcome.unsupported
     beyond = run_case(DECODE, Less())
     assert (beyond.ran, beyond.unsupported) == (False, {"path decode"})
+
+
+@pytest.mark.parametrize("in_place", [False, True], ids=["own", "in place"])
+def test_a_field_that_is_not_built_of_a_batch_is_counted_by_its_reason(in_place: bool) -> None:
+    def left_out(request: Request, result: dict) -> dict:
+        short = request.sequences[0].seqlen_k == 4
+        return result | ({"positions": Unsupported("no\n  short batches")} if short else {})
+
+    able = dataclasses.replace(OracleSubject().capabilities, in_place=in_place)
+    whole, outcome = run_case(STEPS, OracleSubject()), run_case(STEPS, Wrong(left_out, able))
+    assert (outcome.findings, outcome.ran) == ([], True)
+    assert "positions: no short batches" in outcome.unsupported
+    assert "positions" in outcome.keys  # of the other steps
+    assert outcome.cells == whole.cells - 2
+    alone = run_case(case((sequence(4, 2),)), Wrong(left_out, able))
+    assert "positions" not in alone.keys
+
+
+def test_a_field_that_is_not_built_hides_no_other_fault() -> None:
+    def change(_request: Request, result: dict) -> dict:
+        return result | {"positions": Unsupported("never"), "ke.2": result["ke.2"] + 1}
+
+    wrong = dataclasses.replace(OracleSubject().capabilities, in_place=False)
+    assert verdicts(run_case(PROMPT, Wrong(change, wrong))) == {"MISMATCH:prompt:F-KS:ke:value"}
+
+
+def test_a_batch_that_is_not_built_is_no_pass() -> None:
+    def refuse(request: Request, _result: dict) -> None:
+        raise Unsupported(f"{len(request.sequences)} sequences")
+
+    outcome = run_case(PROMPT, Wrong(refuse))
+    assert (outcome.findings, outcome.ran, outcome.cells, outcome.keys) == ([], False, 0, set())
+    assert outcome.unsupported == {"2 sequences"}
+
+
+def test_a_case_of_whose_fields_none_is_built_is_no_pass() -> None:
+    outcome = run_case(PROMPT, Wrong(lambda _, result: dict.fromkeys(result, Unsupported("never"))))
+    assert (outcome.findings, outcome.ran, outcome.cells) == ([], False, 0)
 
 
 @pytest.mark.parametrize(

@@ -214,6 +214,33 @@ def test_a_batch_that_cannot_be_sent_is_unsupported() -> None:
         assert (outcome.findings, outcome.ran, outcome.unsupported) == ([], False, {"value beyond int64"})
 
 
+LEAVES_OUT = """
+from inputmeta.conformance.subjects import Unsupported
+from inputmeta.conformance.subjects.oracle import OracleSubject
+
+class LeavesOut(OracleSubject):
+    def build(self, request):
+        if len(request.sequences) > 1:
+            raise Unsupported("more than one \x1b[2J sequence")
+        return dict(super().build(request)) | {"positions": Unsupported("never")}
+"""
+
+
+def test_what_is_not_built_crosses_the_wire_and_costs_no_worker(tmp_path: Path) -> None:
+    (tmp_path / "leaves_out_of_this_test.py").write_text(LEAVES_OUT)
+    argv = [sys.executable, "-m", "inputmeta.conformance.protocol.serve", "leaves_out_of_this_test:LeavesOut"]
+    command = shlex.join(["env", f"PYTHONPATH={tmp_path}", *argv])
+    with Target(command=command).open() as subject:
+        session = Session(subject)
+        first = subject._worker
+        batch, field = session.run(prompt(2, 3)), session.run(prompt(2))
+        assert (batch.findings, batch.ran, batch.unsupported) == ([], False, {"more than one ?[2J sequence"})
+        assert (field.findings, field.ran) == ([], True)
+        assert "positions: never" in field.unsupported
+        assert "positions" not in field.keys
+        assert subject._worker is first
+
+
 def test_the_same_exception_is_the_same_finding_in_process() -> None:
     found = []
     for in_process in (False, True):
