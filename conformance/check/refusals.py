@@ -69,7 +69,7 @@ def check_refusal(subject: Subject, request: Request, step: int, broken: set[str
     offered = dataclasses.replace(request, out=views, out_fault=None)
     problem = refusal_problem(subject, offered, step, request.violations(), may_doubt_out=True)
     at = None if request.out_fault is None else request.out_fault.key
-    if problem is not None and at is not None:
+    if problem is not None and at is not None and problem.verdict is not Verdict.UNSUPPORTED:
         problem = dataclasses.replace(problem, key=at)
         if problem.verdict is Verdict.ACCEPTED:
             return [problem]

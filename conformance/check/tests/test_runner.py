@@ -269,6 +269,15 @@ def test_a_batch_that_is_not_built_is_no_pass() -> None:
     assert outcome.unsupported == {"2 sequences"}
 
 
+def test_a_spoilt_buffer_of_a_batch_that_is_not_built_is_no_pass() -> None:
+    class Never(OracleSubject):
+        def build(self, request: Request) -> Result:
+            raise Unsupported("never")
+
+    outcome = run_case(spoilt_case("prompt", "positions", "short"), Never())
+    assert (outcome.findings, outcome.ran, outcome.unsupported) == ([], False, {"never"})
+
+
 def test_a_case_of_whose_fields_none_is_built_is_no_pass() -> None:
     outcome = run_case(PROMPT, Wrong(lambda _, result: dict.fromkeys(result, Unsupported("never"))))
     assert (outcome.findings, outcome.ran, outcome.cells) == ([], False, 0)
