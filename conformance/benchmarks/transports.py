@@ -13,17 +13,23 @@ from pathlib import Path
 from time import perf_counter
 
 import msgspec
+import numpy as np
 import typer
 from rich.table import Table
 
 from inputmeta import oracle
 from inputmeta.conformance.benchmarks import report
+from inputmeta.conformance.benchmarks.workloads import integers
 from inputmeta.conformance.cases.request import affordable_expansions
 from inputmeta.conformance.check.buffers import PATTERNS, Arena
 from inputmeta.conformance.examples import CannotBuildError, build_cpp
 from inputmeta.conformance.gpu.summary import machine
+from inputmeta.conformance.protocol.convert import SHARED_FROM
 from inputmeta.conformance.subjects import Request, Subject
+from inputmeta.conformance.subjects.base import SubjectFailure
 from inputmeta.conformance.subjects.callables import probe
+from inputmeta.conformance.workers.exchange import Forms
+from inputmeta.conformance.workers.subject import IsolatedSubject
 from inputmeta.conformance.workers.target import Target
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -32,7 +38,15 @@ NOTES = (
     "A round trip is one batch handed over, built and handed back; wall-clock time of the best round.",
     "in process and worker: the same few numpy lines, so that they differ by the transport; C++ builds every field.",
     "starts: seconds from the start of a process to its hello.",
+    "Forms: prompts to `engine` in a worker; int64 in frames is how a program without the claims is spoken to.",
+    "None, in the table a dash: the batch is beyond a frame, 256 MiB.",
 )
+FORMS = {
+    "int64 in frames": Forms(),
+    "int32 in frames": Forms(int32=True),
+    "int32 in shared memory": Forms(int32=True, share_from=SHARED_FROM),
+}
+"""The forms of arrays that are compared."""
 
 
 class Transport(msgspec.Struct, frozen=True):
@@ -44,10 +58,18 @@ class Transport(msgspec.Struct, frozen=True):
     per_second: dict[str, float]
 
 
+class FormRates(msgspec.Struct, frozen=True):
+    """Round trips a second in one form of arrays, by workload; None: it cannot be sent."""
+
+    name: str
+    per_second: dict[str, float | None]
+
+
 class TransportReport(report.Report, frozen=True, kw_only=True):
     """A whole run."""
 
     transports: tuple[Transport, ...]
+    forms: tuple[FormRates, ...]
 
     def tables(self) -> Iterator[Table]:
         """A line a transport."""
@@ -60,6 +82,11 @@ class TransportReport(report.Report, frozen=True, kw_only=True):
             for one in self.transports
         ]
         yield report.table(["round trips a second", "starts", *self.transports[0].per_second], rows)
+        rows = [
+            [form.name, *("-" if rate is None else f"{rate:,.2f}" for rate in form.per_second.values())]
+            for form in self.forms
+        ]
+        yield report.table(["round trips a second", *self.forms[0].per_second], rows)
 
 
 def decode_step(sequences: int, context: int) -> Request:
@@ -77,6 +104,43 @@ def decode_step(sequences: int, context: int) -> Request:
     one = oracle.SequenceMetadata(seqlen_q=1, seqlen_k=context, block_table=table, token_ids=tokens)
     batch = [replace(one, state_id=index) for index in range(sequences)]
     return Request(path="decode", config=config, sequences=batch, expand=affordable_expansions(config, batch))
+
+
+def prompt_step(sequences: int, context: int, rows: int) -> Request:
+    """A prompt of so many sequences, the last `rows` of `context` tokens of each; its arrays are int32, as an engine's.
+
+    Expansions are left out: they are the same bytes in either form.
+    """
+    config = replace(decode_step(1, context).config, dense_ratios=(4, 128), sparse_ratios=(1,))
+    table, tokens = (integers(np.arange(count, dtype=np.int32)) for count in (-(-context // 128), context))
+    one = oracle.SequenceMetadata(
+        seqlen_q=rows, seqlen_k=context, block_table=table, token_ids=tokens, recent_tokens=tokens
+    )
+    batch = [replace(one, state_id=index) for index in range(sequences)]
+    return Request(path="prompt", config=config, sequences=batch, expand=frozenset())
+
+
+def prompts(scale: str) -> dict[str, Request]:
+    """The prompts by name; the last is beyond a frame of int64."""
+    sizes = ((8, 64, 4),) if scale == "tiny" else ((1024, 1024, 16), (1024, 4096, 64), (1024, 20_000, 64))
+    steps = (prompt_step(*size) for size in sizes)
+    return {f"prompt, {described(step)}, {step.sequences[0].seqlen_q} rows": step for step in steps}
+
+
+def form_rates(forms: Forms, steps: dict[str, Request], rounds: int, seconds: float) -> dict[str, float | None]:
+    """Round trips a second in one form."""
+    rates: dict[str, float | None] = {}
+    with Target(subject="engine", timeout=60.0).open() as subject:
+        assert isinstance(subject, IsolatedSubject)
+        subject.forms = forms
+        for name, step in steps.items():
+            try:
+                rates[name] = round(per_second(partial(subject.build, step), rounds, seconds), 2)
+            except SubjectFailure as failure:
+                if failure.code != "limit":
+                    raise
+                rates[name] = None
+    return rates
 
 
 def workloads(scale: str) -> dict[str, Request]:
@@ -155,8 +219,10 @@ def transports(
 
     with targets() as found:
         each = tuple(measured(name, *target, rates_of) for name, target in found.items())
+    steps = prompts(scale)
+    forms = tuple(FormRates(name, form_rates(form, steps, repeat, seconds)) for name, form in FORMS.items())
     command = report.command_line(".transports")
-    run = TransportReport(command=command, machine=machine(), repeat=repeat, notes=NOTES, transports=each)
+    run = TransportReport(command=command, machine=machine(), repeat=repeat, notes=NOTES, transports=each, forms=forms)
     report.publish(run, json)
 
 

@@ -24,10 +24,11 @@ class Refusal(Exception):  # noqa: N818 - an answer, not an error
 
 
 def cells(array: dict[str, Any]) -> list[int]:
-    """The cells of an int64 array of one dimension."""
+    """The cells of an array of integers, of one dimension."""
     data = array["data"]
-    if array.keys() != {"dtype", "shape", "data"} or array["dtype"] != "int64" or array["shape"] != [len(data)]:
-        raise ValueError("not an int64 array of one dimension")
+    known = array.keys() == {"dtype", "shape", "data"} and array["dtype"] in ("int64", "int32")
+    if not known or array["shape"] != [len(data)]:
+        raise ValueError("not an int64 or int32 array of one dimension")
     return list(data)
 
 
@@ -39,7 +40,8 @@ def answer(message: dict[str, Any]) -> dict[str, Any] | None:
     if kind == "hello":
         if message["protocol"] != 1:
             raise ValueError("this program speaks protocol 1")
-        return {"type": "hello", "protocol": 1, "name": "json-example", "version": "1.0", "capabilities": CAPABILITIES}
+        return {"type": "hello", "protocol": 1, "name": "json-example", "version": "1.0", "capabilities": CAPABILITIES,
+                "int32_arrays": True}  # fmt: skip
     if kind != "build" or message.keys() != BUILD_KEYS or message["path"] not in ("prompt", "decode", "decode_zos"):
         raise ValueError("no such message")
     config = unpacked(message["config"])

@@ -1,4 +1,6 @@
-"""Programs that break the protocol itself. Each is a function from the right answer's frame to what is written."""
+"""Programs that break the protocol itself. Each is a function from the right answer's frame to what is written, or from
+a batch to what is read of it.
+"""
 
 from __future__ import annotations
 
@@ -9,29 +11,49 @@ import time
 from collections.abc import Callable
 
 import msgspec
+import numpy as np
 
 from inputmeta.conformance.mutants.mutant import Mutant, add, name_of
 from inputmeta.conformance.protocol.codec import HEADER, encode
 from inputmeta.conformance.protocol.convert import hello_answer
-from inputmeta.conformance.protocol.messages import Build
+from inputmeta.conformance.protocol.messages import Array, Build, Memory, Sequence
 from inputmeta.conformance.subjects.oracle import OracleSubject
 
 Spoil = Callable[[bytes, Build], bytes]
 """The right answer as a frame, and the batch that it answers, to the bytes that are written in its place."""
 SPOILS: dict[str, Spoil] = {}
 """By mutant."""
+Read = Callable[[Build], Build]
+"""A batch to what the program takes it for."""
+SHARING: set[str] = set()
+"""Mutants that ask for every batch in shared memory."""
+READS: dict[str, Read] = {}
+"""By mutant."""
 MOST_SEQUENCES = 4
 """Of a batch whose answer is spoilt."""
 
 
-def program(declared: str, stands_for: str, kind: str = "WIRE") -> Callable[[Spoil], Spoil]:
-    """Decorator: the function is a mutant, by its own name."""
+def program(declared: str, stands_for: str, kind: str = "WIRE", *, shared: bool = False) -> Callable[[Spoil], Spoil]:
+    """Decorator: the function is a mutant, by its own name. ``shared``: its batches come in shared memory."""
 
     def enter(spoil: Spoil) -> Spoil:
         name = name_of(spoil)
         add(Mutant(name, kind, declared, stands_for, None))
         SPOILS[name] = spoil
+        SHARING.update([name] * shared)
         return spoil
+
+    return enter
+
+
+def misreading(declared: str, stands_for: str) -> Callable[[Read], Read]:
+    """Decorator: the function is a mutant, by its own name, whose answers are right for what it reads."""
+
+    def enter(read: Read) -> Read:
+        name = name_of(read)
+        add(Mutant(name, "WIRE", declared, stands_for, None))
+        READS[name] = read
+        return read
 
     return enter
 
@@ -51,6 +73,18 @@ def with_positions(answer: bytes, shape: list[int], cells: int, dtype: str = "in
     fields = msgspec.msgpack.decode(answer[HEADER.size :]).get("fields", {})
     array = {"dtype": dtype, "shape": shape, "data": b"\0" * 4 * cells}
     return changed(answer, fields=fields | {"positions": array})
+
+
+def placed(answer: bytes, place: int, cells: int = 1) -> bytes:
+    """The answer with int32 ``positions`` at byte ``place`` of the shared memory."""
+    fields = msgspec.msgpack.decode(answer[HEADER.size :]).get("fields", {})
+    return changed(answer, fields=fields | {"positions": {"dtype": "int32", "shape": [cells], "data": place}})
+
+
+def memory_of(build: Build) -> Memory:
+    """The shared memory of a batch that comes in it."""
+    assert build.memory is not None
+    return build.memory
 
 
 def write(data: bytes) -> None:
@@ -159,6 +193,53 @@ def forgets_the_buffers(answer: bytes, _: Build) -> bytes:
     return changed(answer, buffers=[])
 
 
+@program("CRASH:garbage", "a result in shared memory that nobody offered")
+def result_in_no_region(answer: bytes, _: Build) -> bytes:
+    return placed(answer, 0)
+
+
+@program("CRASH:garbage", "a size in cells taken for bytes", shared=True)
+def result_beyond_the_region(answer: bytes, build: Build) -> bytes:
+    return placed(answer, memory_of(build).size - 4, cells=2)
+
+
+@program("CRASH:garbage", "a pointer sent as an offset", shared=True)
+def result_at_an_address(answer: bytes, _: Build) -> bytes:
+    return placed(answer, 0x7FFF_FFFF_F000)
+
+
+@program("CRASH:garbage", "a difference that went below zero", shared=True)
+def result_before_the_region(answer: bytes, _: Build) -> bytes:
+    return placed(answer, -4)
+
+
+@program("CRASH:garbage", "results written from the beginning on, over the batch", shared=True)
+def result_over_the_batch(answer: bytes, _: Build) -> bytes:
+    return placed(answer, 0)
+
+
+@program("CRASH:garbage", "an allocator that gives the same place twice", shared=True)
+def results_in_one_place(answer: bytes, build: Build) -> bytes:
+    array = {"dtype": "int32", "shape": [1], "data": memory_of(build).results}
+    fields = msgspec.msgpack.decode(answer[HEADER.size :]).get("fields", {})
+    return changed(answer, fields=fields | {"positions": array, "cu_seqlens_q": array})
+
+
+@program("CRASH:garbage", "a bool that is a byte of something else", shared=True)
+def result_of_other_bytes(answer: bytes, build: Build) -> bytes:
+    memory = memory_of(build)
+    with open(memory.path, "r+b") as file:
+        file.seek(memory.results)
+        file.write(b"\xa5")
+    array = {"dtype": "bool", "shape": [1], "data": memory.results}
+    return changed(answer, fields={"gate_force_random": array}, buffers=None)
+
+
+@program("PASS", "every batch and result in shared memory: no fault", kind="NOISE", shared=True)
+def shares_everything(answer: bytes, _: Build) -> bytes:
+    return answer
+
+
 @program("CRASH:eof", "the pipe is closed and the program lives on")
 def closes_stdout(answer: bytes, _: Build) -> bytes:
     sys.stdout.flush()
@@ -174,8 +255,26 @@ def floods_stderr(answer: bytes, build: Build) -> bytes:
     return answer
 
 
+@misreading("MISMATCH:F-IDS:input_ids", "cells of int32 pass through a type of 16 bits")
+def reads_int32_tokens_as_int16(build: Build) -> Build:
+    def read(sequence: Sequence) -> Sequence:
+        tokens = sequence.token_ids
+        if tokens.dtype != "int32":
+            return sequence
+        cells = tokens.numpy().astype(np.int16).astype(np.int32)
+        return msgspec.structs.replace(sequence, token_ids=Array.of(cells))
+
+    return msgspec.structs.replace(build, sequences=tuple(map(read, build.sequences)))
+
+
+PROGRAMS = (*SPOILS, *READS)
+"""Every mutant of this module."""
+
+
 def spoilt(name: str, answer: bytes, build: Build) -> bytes:
     """What a mutant writes: something wrong at small batches with a placeholder, else the answer."""
     if len(build.sequences) > MOST_SEQUENCES or not any(sequence.is_placeholder for sequence in build.sequences):
+        return answer
+    if name not in SPOILS or (name in SHARING and build.memory is None):
         return answer
     return SPOILS[name](answer, build)

@@ -6,7 +6,8 @@ import math
 import sys
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from contextlib import suppress
+from typing import Any, Literal
 
 import numpy as np
 
@@ -19,7 +20,11 @@ from inputmeta.conformance.protocol import messages as wire
 from inputmeta.conformance.protocol.codec import MAX_FRAME, ProtocolError
 from inputmeta.conformance.subjects.base import Capabilities, Rejection, Result, Subject, Unsupported
 
+SHARED_FROM = 2**20
+"""Bytes of a batch from which on a served subject has it in shared memory: below, a pipe is as fast."""
 INT64 = range(-(2**63), 2**63)
+TYPE_CODES = {"int64": "q", "int32": "i"}
+"""Of :mod:`array`, by the dtypes that integers come in."""
 
 
 class BeyondInt64Error(Exception):
@@ -29,67 +34,75 @@ class BeyondInt64Error(Exception):
         super().__init__("value beyond int64")
 
 
-def build_message(request: Request, number: int) -> wire.Build:
-    """The request as a message with the id ``number``.
+def build_message(request: Request, number: int, *, int32: bool = False) -> wire.Build:
+    """The request as a message with the id ``number``. ``int32``: arrays are int32 whose integers all fit.
 
     Raises:
         BeyondInt64Error: a value does not fit in int64.
 
     """
     config = {name: getattr(request.config, name) for name in wire.Config.__struct_fields__}
-    config |= {name: int64_array(config[name]) for name in oracle.CONFIG_ARRAYS}
+    config |= {name: integer_array(config[name], int32) for name in oracle.CONFIG_ARRAYS}
     check_scalars(config.values())
     check_scalars([request.max_num_blocks])
     return wire.Build(
         id=number,
         path=request.path,
         config=wire.Config(**config),
-        sequences=tuple(sequence_message(sequence) for sequence in request.sequences),
-        gather=None if request.gather is None else gather_message(request.gather),
+        sequences=tuple(sequence_message(sequence, int32) for sequence in request.sequences),
+        gather=None if request.gather is None else gather_message(request.gather, int32),
         max_num_blocks=request.max_num_blocks,
         expand=tuple(sorted(request.expand)),
         out=None if request.out is None else out_message(request.out),
     )
 
 
-def sequence_message(sequence: oracle.SequenceMetadata) -> wire.Sequence:
+def sequence_message(sequence: oracle.SequenceMetadata, int32: bool) -> wire.Sequence:
     """One sequence as a message."""
     values = {name: getattr(sequence, name) for name in wire.Sequence.__struct_fields__}
-    values |= {name: int64_array(values[name]) for name in oracle.SEQUENCE_ARRAYS}
+    values |= {name: integer_array(values[name], int32) for name in oracle.SEQUENCE_ARRAYS}
     check_scalars(values.values())
     return wire.Sequence(**values)
 
 
-def gather_message(gather: cases.Gather) -> wire.Gather:
+def gather_message(gather: cases.Gather, int32: bool) -> wire.Gather:
     """The inputs of F-GATHER; rows of drafts of several lengths are cut to the shortest: no formula reads beyond it."""
     rows = gather.prev_predict
     width = min((len(row) for row in rows), default=0)
-    flat = int64_array([cell for row in rows for cell in row[:width]])
+    flat = integer_array([cell for row in rows for cell in row[:width]], int32)
     return wire.Gather(
-        fresh_input_ids=int64_array(gather.fresh_input_ids),
-        prev_sampled=int64_array(gather.prev_sampled),
-        prev_predict=wire.Array(dtype="int64", shape=(len(rows), width), data=flat.data),
-        remap=int64_array(gather.remap),
-        varlen=None if gather.varlen is None else varlen_message(gather.varlen),
+        fresh_input_ids=integer_array(gather.fresh_input_ids, int32),
+        prev_sampled=integer_array(gather.prev_sampled, int32),
+        prev_predict=wire.Array(dtype=flat.dtype, shape=(len(rows), width), data=flat.data),
+        remap=integer_array(gather.remap, int32),
+        varlen=None if gather.varlen is None else varlen_message(gather.varlen, int32),
     )
 
 
-def varlen_message(varlen: cases.Varlen) -> wire.Varlen:
+def varlen_message(varlen: cases.Varlen, int32: bool) -> wire.Varlen:
     """The inputs of F-VARLEN as a message."""
-    return wire.Varlen(**{name: int64_array(getattr(varlen, name)) for name in wire.Varlen.__struct_fields__})
+    return wire.Varlen(**{name: integer_array(getattr(varlen, name), int32) for name in wire.Varlen.__struct_fields__})
 
 
-def int64_array(values: Sequence[int]) -> wire.Array:
-    """Integers as an int64 array of one dimension."""
+def integer_array(values: Sequence[int], int32: bool) -> wire.Array:
+    """Integers as an array of one dimension: of int32 if that is allowed and all of them fit, else of int64."""
     if isinstance(values, np.ndarray):
-        return wire.Array.of(values.astype(np.int64))
+        narrow = int32 and np.array_equal(values, cells := values.astype(np.int32))
+        return wire.Array.of(cells if narrow else values.astype(np.int64))
+    if int32:
+        with suppress(OverflowError):
+            return little_endian("int32", array("i", values))
     try:
-        cells = array("q", values)
+        return little_endian("int64", array("q", values))
     except OverflowError as error:
         raise BeyondInt64Error from error
+
+
+def little_endian(dtype: Literal["int32", "int64"], cells: array[int]) -> wire.Array:
+    """Integers as an array of one dimension."""
     if sys.byteorder == "big":
         cells.byteswap()
-    return wire.Array(dtype="int64", shape=(len(cells),), data=cells.tobytes())
+    return wire.Array(dtype=dtype, shape=(len(cells),), data=cells.tobytes())
 
 
 def check_scalars(values: Iterable[object]) -> None:
@@ -124,18 +137,18 @@ def roots_of(out: Mapping[str, np.ndarray]) -> list[np.ndarray]:
     return list({id(root): root for root in map(root_of, out.values())}.values())
 
 
-def request_of(build: wire.Build) -> Request:
-    """The request that a message stands for, with buffers of its own.
+def request_of(build: wire.Build, *, arrays: bool = False) -> Request:
+    """The request that a message stands for, with buffers of its own. ``arrays``: int32 arrays stay numpy's.
 
     Raises:
         ProtocolError: the arrays or views do not fit what they stand for.
     """
     config = {name: getattr(build.config, name) for name in wire.Config.__struct_fields__}
-    config |= {name: integers(config[name]) for name in oracle.CONFIG_ARRAYS}
+    config |= {name: integers(config[name], arrays) for name in oracle.CONFIG_ARRAYS}
     return Request(
         path=build.path,
         config=oracle.MetadataConfig(**config),
-        sequences=[sequence_of(sequence) for sequence in build.sequences],
+        sequences=[sequence_of(sequence, arrays) for sequence in build.sequences],
         gather=None if build.gather is None else gather_of(build.gather),
         max_num_blocks=build.max_num_blocks,
         expand=frozenset(build.expand),
@@ -143,17 +156,18 @@ def request_of(build: wire.Build) -> Request:
     )
 
 
-def sequence_of(message: wire.Sequence) -> oracle.SequenceMetadata:
+def sequence_of(message: wire.Sequence, arrays: bool) -> oracle.SequenceMetadata:
     """One sequence of a message."""
     values = {name: getattr(message, name) for name in wire.Sequence.__struct_fields__}
-    return oracle.SequenceMetadata(**values | {name: integers(values[name]) for name in oracle.SEQUENCE_ARRAYS})
+    values |= {name: integers(values[name], arrays) for name in oracle.SEQUENCE_ARRAYS}
+    return oracle.SequenceMetadata(**values)
 
 
 def gather_of(message: wire.Gather) -> cases.Gather:
     """The inputs of F-GATHER of a message."""
     rows = message.prev_predict
-    if rows.dtype != "int64" or len(rows.shape) != 2:
-        raise ProtocolError("prev_predict is not an int64 array of two dimensions")
+    if rows.dtype not in TYPE_CODES or len(rows.shape) != 2:
+        raise ProtocolError("prev_predict is not an int64 or int32 array of two dimensions")
     return cases.Gather(
         fresh_input_ids=integers(message.fresh_input_ids),
         prev_sampled=integers(message.prev_sampled),
@@ -168,11 +182,13 @@ def varlen_of(message: wire.Varlen) -> cases.Varlen:
     return cases.Varlen(**{name: integers(getattr(message, name)) for name in wire.Varlen.__struct_fields__})
 
 
-def integers(message: wire.Array) -> tuple[int, ...]:
-    """The cells of an int64 array of one dimension."""
-    if message.dtype != "int64" or len(message.shape) != 1:
-        raise ProtocolError("a list of integers is not an int64 array of one dimension")
-    cells = array("q", message.data)
+def integers(message: wire.Array, arrays: bool = False) -> tuple[int, ...]:
+    """The cells of an int64 or int32 array of one dimension. ``arrays``: those of int32 as a read-only numpy array."""
+    if message.dtype not in TYPE_CODES or len(message.shape) != 1:
+        raise ProtocolError("a list of integers is not an int64 or int32 array of one dimension")
+    if arrays and message.dtype == "int32":
+        return message.numpy().astype(np.int32, copy=False)  # type: ignore[return-value]
+    cells = array(TYPE_CODES[message.dtype], message.content())
     if sys.byteorder == "big":
         cells.byteswap()
     return tuple(cells)
@@ -195,8 +211,12 @@ def out_of(message: wire.Out) -> dict[str, np.ndarray]:
     return views
 
 
-def result_message(result: Result, out: Mapping[str, np.ndarray] | None, number: int) -> wire.ResultAnswer:
+def result_message(
+    result: Result, out: Mapping[str, np.ndarray] | None, number: int, most: int = MAX_FRAME
+) -> wire.ResultAnswer:
     """A subject's answer to the request with the id ``number``, as it is: wrong dtypes and types included.
+
+    ``most``: bytes of an array that can be sent.
 
     With ``out`` its buffers are sent whole, and none of the fields that lie in them. Keys that are no text are left
     out: no field is named so.
@@ -207,7 +227,7 @@ def result_message(result: Result, out: Mapping[str, np.ndarray] | None, number:
         if isinstance(key, str) and (out is None or key not in out or isinstance(value, Unsupported))
     }
     reasons = {key[:200]: value.reason for key, value in kept.items() if isinstance(value, Unsupported)}
-    fields = {key[:200]: field_value(value) for key, value in kept.items() if not isinstance(value, Unsupported)}
+    fields = {key[:200]: field_value(value, most) for key, value in kept.items() if not isinstance(value, Unsupported)}
     buffers = None if out is None else buffers_message(out)
     return wire.ResultAnswer(id=number, fields=fields, buffers=buffers, unsupported=reasons)
 
@@ -217,11 +237,11 @@ def buffers_message(out: Mapping[str, np.ndarray]) -> tuple[wire.Array, ...]:
     return tuple(wire.Array.of(root.reshape(-1)) for root in roots_of(out))
 
 
-def field_value(value: object) -> wire.FieldValue:
-    """One field: an array, a plain scalar, or the name of the type of what is neither."""
+def field_value(value: object, most: int = MAX_FRAME) -> wire.FieldValue:
+    """One field: an array of at most ``most`` bytes, a plain scalar, or the name of the type of what is neither."""
     if isinstance(value, np.ndarray):
         native = value.dtype == value.dtype.newbyteorder("<")
-        small = value.ndim <= 8 and value.nbytes <= MAX_FRAME and max(value.shape, default=0) <= wire.MAX_CELLS
+        small = value.ndim <= 8 and value.nbytes <= most and max(value.shape, default=0) <= wire.MAX_CELLS
         if value.dtype.name in wire.ITEM_SIZES and native and small:
             return wire.Array.of(value)
         return f"array of {value.dtype.str}{'' if small else f' {list(value.shape)}'}"[:64]
@@ -305,6 +325,8 @@ def hello_answer(subject: Subject) -> wire.HelloAnswer:
         version=str(getattr(subject, "version", ""))[:200],
         capabilities=claims_message(subject.capabilities),
         containers=inspector_of(subject) is not None,
+        int32_arrays=True,
+        shared_memory=SHARED_FROM,
     )
 
 

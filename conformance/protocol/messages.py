@@ -32,7 +32,7 @@ ITEM_SIZES = {
     "uint64": 8,
     "float64": 8,
 }
-"""Bytes of a cell by dtype. Inputs are int64; a field is int32 or bool, and any other dtype is a difference."""
+"""Bytes of a cell by dtype. Inputs are int64 or int32; a field is int32 or bool; any other dtype is a difference."""
 
 DTYPES = {name: np.dtype(name).newbyteorder("<") for name in ITEM_SIZES}
 """The little-endian dtypes of the wire."""
@@ -42,6 +42,7 @@ MOST_BYTES = 2**63 - 1
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_CELLS)]
 Limit = Annotated[int, msgspec.Meta(ge=1, le=2**62)]
+Offset = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 Name = Annotated[str, msgspec.Meta(max_length=200)]
 Text = Annotated[str, msgspec.Meta(max_length=8000)]
 Names = Annotated[tuple[Name, ...], msgspec.Meta(max_length=1000)]
@@ -68,15 +69,17 @@ class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         "float64",
     ]
     shape: Annotated[tuple[Count, ...], msgspec.Meta(max_length=8)]
-    data: bytes
+    data: bytes | Offset
+    """The cells, or where they begin in shared memory, bytes."""
 
     def __post_init__(self) -> None:
         """Refuse data that is not what the shape says; msgspec turns the ValueError into one of the message."""
         if math.prod(filter(None, self.shape)) * ITEM_SIZES[self.dtype] > MOST_BYTES:  # an empty axis hides it
             raise ValueError(f"{list(self.shape)} cells of {self.dtype} are more than an array can have")
-        size = math.prod(self.shape) * ITEM_SIZES[self.dtype]
-        if size != len(self.data):
-            raise ValueError(f"{list(self.shape)} cells of {self.dtype} are {size} bytes, not {len(self.data)}")
+        if isinstance(self.data, int):
+            return
+        if self.size != len(self.data):
+            raise ValueError(f"{list(self.shape)} cells of {self.dtype} are {self.size} bytes, not {len(self.data)}")
         if self.dtype == "bool" and self.data.translate(None, b"\0\1"):
             raise ValueError("a bool is a byte 0 or 1")
 
@@ -89,9 +92,20 @@ class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         little = array.astype(DTYPES[name], copy=False)
         return cls(dtype=name, shape=array.shape, data=little.tobytes())  # type: ignore[arg-type]
 
+    @property
+    def size(self) -> int:
+        """Bytes of the cells."""
+        return math.prod(self.shape) * ITEM_SIZES[self.dtype]
+
+    def content(self) -> bytes:
+        """The cells; raises ValueError if they are in shared memory."""
+        if isinstance(self.data, int):
+            raise ValueError("an array in shared memory that was not read")
+        return self.data
+
     def numpy(self) -> np.ndarray:
         """The cells as a read-only array over ``data``."""
-        return np.frombuffer(self.data, dtype=DTYPES[self.dtype]).reshape(self.shape)
+        return np.frombuffer(self.content(), dtype=DTYPES[self.dtype]).reshape(self.shape)
 
 
 def make_plain(struct: msgspec.Struct, *names: str) -> None:
@@ -107,7 +121,7 @@ Arrays = Annotated[tuple[Array, ...], msgspec.Meta(max_length=MOST_ARRAYS)]
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """MetadataConfig of SPEC.md chapter 1; the arrays are int64 of one dimension."""
+    """MetadataConfig of SPEC.md chapter 1; the arrays are integers of one dimension."""
 
     block_size: Int64
     window_size: Int64
@@ -127,7 +141,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 class Sequence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """SequenceMetadata of SPEC.md chapter 1; the arrays are int64 of one dimension."""
+    """SequenceMetadata of SPEC.md chapter 1; the arrays are integers of one dimension."""
 
     seqlen_q: Int64
     seqlen_k: Int64
@@ -143,7 +157,7 @@ class Sequence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 class Varlen(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Inputs of F-REMAP and F-VARLEN, int64: [n_seq], [m], [m]."""
+    """Inputs of F-REMAP and F-VARLEN, integers: [n_seq], [m], [m]."""
 
     seqlens_q: Array
     prev_seqlens_q: Array
@@ -151,7 +165,7 @@ class Varlen(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 class Gather(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
-    """Inputs of F-GATHER, int64: [total_q], [m], [m, width], [n_seq]. ``varlen``: left out unless it is claimed."""
+    """Inputs of F-GATHER, integers: [total_q], [m], [m, width], [n_seq]. ``varlen``: left out unless it is claimed."""
 
     fresh_input_ids: Array
     prev_sampled: Array
@@ -176,6 +190,14 @@ class Out(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     views: Annotated[dict[Name, View], msgspec.Meta(max_length=MOST_ARRAYS)]
 
 
+class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A file of shared memory, to be mapped: ``size`` bytes, those from ``results`` on for the answer."""
+
+    path: Annotated[str, msgspec.Meta(min_length=1, max_length=4096)]
+    size: Offset
+    results: Offset
+
+
 class Hello(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="type", tag="hello"):
     """Suite to program, first of all. ``suite``: version of the suite."""
 
@@ -183,8 +205,16 @@ class Hello(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     suite: Name
 
 
-class Build(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="type", tag="build"):
-    """Suite to program: one batch. ``out`` only for a program that claims ``in_place``."""
+class Build(
+    msgspec.Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    kw_only=True,
+    omit_defaults=True,
+    tag_field="type",
+    tag="build",
+):
+    """Suite to program: one batch. ``out`` only for a program that claims ``in_place``; ``memory`` left out if None."""
 
     id: Int64
     path: Path
@@ -194,6 +224,7 @@ class Build(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     max_num_blocks: Int64 | None
     expand: Names
     out: Out | None
+    memory: Memory | None = None
 
 
 class Inspect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="type", tag="inspect"):
@@ -238,6 +269,10 @@ class HelloAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     capabilities: Claims
     containers: bool = False
     """Answers ``inspect``."""
+    int32_arrays: bool = False
+    """Takes arrays of integers as int32, too."""
+    shared_memory: Offset | None = None
+    """Takes batches of so many bytes and more in shared memory; None: none."""
 
     def __post_init__(self) -> None:
         """Strangers' text is printed: keep it from commanding a terminal."""

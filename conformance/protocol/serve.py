@@ -19,6 +19,7 @@ from inputmeta.conformance.check.kept import NOTHING_KEPT, Kept, change_text
 from inputmeta.conformance.protocol import convert
 from inputmeta.conformance.protocol import messages as wire
 from inputmeta.conformance.protocol.codec import (
+    MAX_FRAME,
     ProtocolError,
     TooLongError,
     decode_frame,
@@ -28,6 +29,7 @@ from inputmeta.conformance.protocol.codec import (
     read_frame,
     read_line,
 )
+from inputmeta.conformance.protocol.region import answer_into, batch_from, mapped
 from inputmeta.conformance.subjects.base import Rejection, Result, Subject, SubjectError, Unsupported, is_device_error
 from inputmeta.conformance.subjects.frames import error_text, frames_of, message_of
 from inputmeta.conformance.subjects.loading import load_subject
@@ -102,17 +104,26 @@ class Server:
         if isinstance(message, wire.Build):
             if not self.greeted:
                 raise ProtocolError("build before hello")
-            request = convert.request_of(message)
-            return self.built(request, message.id)
+            with mapped(message.memory) as region:
+                request = convert.request_of(batch_from(message, region), arrays=self.takes_arrays(message))
+                return answer_into(self.built(request, message.id, most_bytes(message)), region, message.memory)
         if isinstance(message, wire.Inspect):
             if not self.greeted or self.inspect is None:
                 raise ProtocolError("inspect, which hello did not offer")
-            return inspect_answer(self.inspect, convert.request_of(message.batch), message.id)
+            with mapped(message.batch.memory) as region:
+                return inspect_answer(self.inspect, convert.request_of(batch_from(message.batch, region)), message.id)
         return None
 
-    def built(self, request: Request, number: int) -> wire.ProgramMessage:
-        """The answer to a batch; an ``error`` if building it changed the arrays of the result before it."""
-        answer, kept = build_answer(self.subject, request, number)
+    def takes_arrays(self, batch: wire.Build) -> bool:
+        """Whether the subject gets numpy's int32 arrays: of a large batch if it takes them, as in process."""
+        return batch.memory is not None and getattr(self.subject.capabilities, "int32_arrays", False)
+
+    def built(self, request: Request, number: int, most: int = MAX_FRAME) -> wire.ProgramMessage:
+        """The answer to a batch; an ``error`` if building it changed the arrays of the result before it.
+
+        ``most``: bytes of an array that can be sent.
+        """
+        answer, kept = build_answer(self.subject, request, number, most)
         if request.out is not None:  # the caller's arrays: they are to change
             return answer
         before, self.kept = self.kept, kept
@@ -122,7 +133,14 @@ class Server:
         return answer
 
 
-def build_answer(subject: Subject, request: Request, number: int) -> tuple[wire.ProgramMessage, Kept]:
+def most_bytes(batch: wire.Build) -> int:
+    """Bytes of an array that an answer to the batch can hold."""
+    return MAX_FRAME if batch.memory is None else max(MAX_FRAME, batch.memory.size - batch.memory.results)
+
+
+def build_answer(
+    subject: Subject, request: Request, number: int, most: int = MAX_FRAME
+) -> tuple[wire.ProgramMessage, Kept]:
     """Have the subject build the batch with the id ``number``; whatever it raises is an answer too.
 
     Also the arrays that it returned of its own, where they are the answer. ``SystemExit`` is not caught: a subject that
@@ -139,7 +157,7 @@ def build_answer(subject: Subject, request: Request, number: int) -> tuple[wire.
     except Exception as error:  # a subject may raise anything; whatever it is, it is the answer
         return error_answer(number, kind_of(error), error), NOTHING_KEPT
     try:
-        answer = result_answer(result, changed_input(before, inputs_of(request)), out, number)
+        answer = result_answer(result, changed_input(before, inputs_of(request)), out, number, most)
         return answer, NOTHING_KEPT if out is not None else kept_of(answer, result)
     except MemoryError:
         return wire.ErrorAnswer(id=number, kind="limit", message=NO_MEMORY), NOTHING_KEPT
@@ -163,7 +181,7 @@ def kept_of(answer: wire.ProgramMessage, result: Result) -> Kept:
 
 
 def result_answer(
-    result: object, changed: str | None, out: Mapping[str, np.ndarray] | None, number: int
+    result: object, changed: str | None, out: Mapping[str, np.ndarray] | None, number: int, most: int
 ) -> wire.ProgramMessage:
     """The answer that what a subject returned gives. ``changed``: the place of the request that it wrote to."""
     if changed:
@@ -171,7 +189,7 @@ def result_answer(
     if not isinstance(result, Mapping):
         text = f"returned {type(result).__name__} instead of a mapping"
         return wire.ErrorAnswer(id=number, kind="exception", message=text)
-    return convert.result_message(result, out, number)
+    return convert.result_message(result, out, number, most)
 
 
 def reject_answer(rejection: Rejection, out: Mapping[str, np.ndarray] | None, number: int) -> wire.ProgramMessage:
@@ -212,9 +230,14 @@ def changed_input(before: dict[str, object], now: dict[str, object]) -> str | No
         if place not in before or place not in now:
             return place
         old, new = before[place], now[place]
-        if old is not new and (type(old) is not type(new) or old != new):
+        if old is not new and (type(old) is not type(new) or differ(old, new)):
             return place
     return None
+
+
+def differ(old: object, new: object) -> bool:
+    """Whether two values of one type are not equal."""
+    return not np.array_equal(old, new) if isinstance(old, np.ndarray) else old != new  # type: ignore[arg-type]
 
 
 def error_answer(number: int, kind: str, error: BaseException, *, named: bool = True) -> wire.ErrorAnswer:

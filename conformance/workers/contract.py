@@ -8,10 +8,10 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import cast, get_args
+from typing import get_args
 
 import numpy as np
 
@@ -19,22 +19,30 @@ from inputmeta import oracle
 from inputmeta.conformance.cases.model import FaultKind, OutFault
 from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.check.buffers import PATTERNS, Arena, Shapes
-from inputmeta.conformance.check.compare import Wanted, compare_field, form_problem
-from inputmeta.conformance.check.containers import Inspected, inspectable
+from inputmeta.conformance.check.compare import Wanted, form_problem
+from inputmeta.conformance.check.containers import inspectable
 from inputmeta.conformance.check.out_faults import beyond, spoilt, written_before
 from inputmeta.conformance.check.tails import tails_of
 from inputmeta.conformance.protocol import messages as wire
-from inputmeta.conformance.protocol.convert import build_message, capabilities_of
 from inputmeta.conformance.subjects.base import (
-    Capabilities,
     Rejection,
-    Result,
     SubjectFailure,
-    without_refusals,
 )
-from inputmeta.conformance.workers.contract_batches import batches, broken_batches, described, invalid_messages
+from inputmeta.conformance.workers.contract_batches import (
+    broken_batches,
+    described,
+    invalid_messages,
+)
+from inputmeta.conformance.workers.contract_forms import check_int32_arrays, check_shared_memory
+from inputmeta.conformance.workers.contract_session import (
+    Session,
+    Skipped,
+    copied,
+    differences,
+    invalid_problems,
+    said,
+)
 from inputmeta.conformance.workers.process import Worker
-from inputmeta.conformance.workers.subject import inspection_of, result_of
 
 INPUT_NAMES = frozenset(oracle.MetadataConfig.__dataclass_fields__) | frozenset(
     oracle.SequenceMetadata.__dataclass_fields__
@@ -46,10 +54,6 @@ MOST_LINES = 5
 """Lines that a check gives at most."""
 
 
-class Skipped(Exception):  # noqa: N818 - a result, not an error
-    """A check that does not apply; ``str()`` says why."""
-
-
 @dataclass(frozen=True)
 class CheckResult:
     """What one check gave. ``problems`` empty and ``skipped`` None: it holds."""
@@ -58,66 +62,6 @@ class CheckResult:
     meaning: str
     problems: tuple[str, ...] = ()
     skipped: str | None = None
-
-
-class Session:
-    """The program under check, with the batches that its claims allow."""
-
-    def __init__(self, start: Callable[[], Worker], *, robust: bool = True, valid_only: bool = False) -> None:
-        """Start it. ``robust``: invalid messages are sent. ``valid_only``: no batch that breaks a precondition is.
-
-        Raises:
-            SubjectError: it does not start or says no hello.
-        """
-        self.start = start
-        self.worker = start()
-        self.hello = self.worker.hello()
-        self.robust = robust
-        claims = capabilities_of(self.hello.capabilities)
-        self.claims: Capabilities = without_refusals(claims) if valid_only else claims
-        self.requests = list(batches(self.claims))
-        self.sent = 0
-
-    def ask(self, request: Request) -> Result:
-        """The program's result.
-
-        Raises:
-            Rejection: its refusal.
-            SubjectFailure: there is no answer, or one that does not fit.
-        """
-        self.ensure()
-        self.sent += 1
-        message = build_message(request, self.sent)
-        return result_of(self.worker.call(message), message, request)
-
-    def inspect(self, request: Request) -> Inspected:
-        """What the program's container of a batch keeps of its promises. Raises SubjectFailure as :meth:`ask`."""
-        self.ensure()
-        self.sent += 1
-        batch = build_message(dataclasses.replace(request, out=None, max_num_blocks=None), self.sent)
-        return inspection_of(self.worker.call(wire.Inspect(id=batch.id, batch=batch)), batch)
-
-    def ask_raw(self, data: bytes) -> wire.ProgramMessage:
-        """The program's answer to bytes that may be anything."""
-        self.ensure()
-        return self.worker.call(cast(wire.SuiteMessage, data))
-
-    def ensure(self) -> None:
-        """Have a living worker."""
-        if not self.worker.alive:
-            self.worker = self.start()
-            self.worker.hello()
-
-    def valid(self) -> list[Request]:
-        """Valid batches; raises Skipped if the claims allow none."""
-        if not self.requests:
-            raise Skipped("the claimed sizes allow none of the batches")
-        return self.requests
-
-    def claimed(self, request: Request) -> dict[str, Wanted]:
-        """The claimed fields of a batch."""
-        expected = request.expected()
-        return {k: Wanted.of(f) for k, f in expected.items() if k.partition(".")[0] in self.claims.fields}
 
 
 def check_hello(session: Session) -> Iterator[str]:
@@ -218,16 +162,7 @@ def check_invalid_messages(session: Session) -> Iterator[str]:
     if not session.robust:
         raise Skipped("left out, --robust asks for it")
     request = session.valid()[0]
-    before = copied(session.ask(request))
-    for what, data in invalid_messages(session.worker.wire, request):
-        try:
-            answer = session.ask_raw(data)
-        except SubjectFailure as failure:
-            yield f"{what}: {failure.detail}"
-            continue
-        if not isinstance(answer, wire.ErrorAnswer) or (answer.id, answer.kind) != (-1, "message"):
-            yield f"{what}: answered by {type(answer).__name__}, not by an error with id -1 and kind 'message'"
-        yield from differences(session, request, before, session.ask(request), f"is another after {what}")
+    yield from invalid_problems(session, request, invalid_messages(session.worker.wire, request))
 
 
 def check_in_place(session: Session) -> Iterator[str]:
@@ -333,6 +268,8 @@ CHECKS: tuple[tuple[str, Callable[[Session], Iterator[str]]], ...] = (
     ("answers", check_answers),
     ("fields", check_fields),
     ("repeatable", check_repeatable),
+    ("int32-arrays", check_int32_arrays),
+    ("shared-memory", check_shared_memory),
     ("inputs", check_inputs),
     ("rejects", check_rejects),
     ("invalid-messages", check_invalid_messages),
@@ -375,28 +312,3 @@ def run_check(name: str, check: Callable[[Session], Iterator[str]], session: Ses
     if len(lines) > MOST_LINES:
         lines = [*lines[:MOST_LINES], f"and {len(lines) - MOST_LINES} more"]
     return CheckResult(name, meaning, tuple(lines))
-
-
-def differences(
-    session: Session, request: Request, before: Result, now: Mapping[str, object], what: str
-) -> Iterator[str]:
-    """The claimed fields whose defined cells differ between two answers to a batch."""
-    for key, want in session.claimed(request).items():
-        if form_problem(want, before.get(key)) is not None:
-            continue  # said by the check of the fields
-        old = np.asarray(before[key], dtype=np.int64)
-        same = dataclasses.replace(want, values=old)
-        if compare_field(key, same, now.get(key), 0) is not None:
-            yield f"{described(request)}: {key} {what}"
-
-
-def copied(result: Result) -> Result:
-    """An answer that later ones do not reach."""
-    return {key: value.copy() if isinstance(value, np.ndarray) else value for key, value in result.items()}
-
-
-def said(failure: Rejection | SubjectFailure) -> str:
-    """A refusal or failure on one line."""
-    if isinstance(failure, Rejection):
-        return f"refused: {failure.condition}: {failure}"
-    return f"{failure.verdict} ({failure.code}): {failure.detail}"

@@ -55,6 +55,15 @@ def with_config(request: Request, **changes: object) -> Request:
     return dataclasses.replace(request, config=dataclasses.replace(request.config, **changes))  # type: ignore[arg-type]
 
 
+def with_extreme_tokens(request: Request) -> Request:
+    """The request with tokens at both bounds of int32."""
+    sequences = []
+    for sequence in request.sequences:
+        tokens = tuple(-(2**31) if token % 2 else 2**31 - 1 - token for token in sequence.token_ids)
+        sequences.append(dataclasses.replace(sequence, token_ids=tokens))
+    return dataclasses.replace(request, sequences=sequences)
+
+
 def broken_batches(request: Request, claims: Capabilities) -> Iterator[tuple[str, Request]]:
     """The request with one precondition broken, and which; those that the claims say it refuses."""
     for what, broken in every_broken_batch(request):
@@ -83,12 +92,14 @@ def invalid_messages(form: Wire, request: Request) -> Iterator[tuple[str, bytes]
     plain = msgspec.to_builtins(build_message(request, 10**6), builtin_types=() if lines else (bytes,))
     sequence = plain["sequences"][0]
     shorter = sequence | {"token_ids": sequence["token_ids"] | {"shape": [10**9]}}
+    uint8 = {"dtype": "uint8", "shape": [2], "data": [1, 2] if lines else b"\1\2"}
     bad = {
         "a message of an unknown type": {"type": "launch"},
         "a message that is no map": [1, 2, 3],
         "a batch with an unknown key": plain | {"colour": 1},
         "a batch without sequences": {key: value for key, value in plain.items() if key != "sequences"},
         "an array with fewer bytes than its shape says": plain | {"sequences": [shorter]},
+        "a list of integers that are uint8": plain | {"sequences": [sequence | {"token_ids": uint8}]},
         "a path that there is not": plain | {"path": "verify"},
     }
     for what, message in bad.items():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import time
 from collections.abc import Callable
@@ -10,7 +9,6 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TypeVar
 
-from inputmeta import oracle
 from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.check.containers import Inspected
 from inputmeta.conformance.exits import OutOfMemory
@@ -19,10 +17,8 @@ from inputmeta.conformance.protocol.convert import (
     BeyondInt64Error,
     apply_reject,
     apply_result,
-    build_message,
     capabilities_of,
     inspected_of,
-    roots_of,
 )
 from inputmeta.conformance.protocol.messages import (
     Build,
@@ -36,9 +32,10 @@ from inputmeta.conformance.protocol.messages import (
 )
 from inputmeta.conformance.protocol.messages import Inspected as InspectedAnswer
 from inputmeta.conformance.subjects.base import Result, SubjectError, SubjectFailure, Unsupported, names_problem
+from inputmeta.conformance.workers.exchange import Forms, ask, may_exceed
 from inputmeta.conformance.workers.pool import Pool
 from inputmeta.conformance.workers.process import Worker, brief
-from inputmeta.conformance.workers.wire import Wire, garbage
+from inputmeta.conformance.workers.wire import garbage
 
 Answer = TypeVar("Answer")
 
@@ -60,9 +57,6 @@ EXCEPTION = re.compile(r"\w+: ")
 
 GOES_ON = frozenset({"raised", "input", "kept"})
 """Codes of failures that leave the worker fit for the next batch."""
-
-FIELD_BYTES = 300
-"""Of a field in an answer beside its cells, at most: its name, dtype and shape."""
 
 SPARES_WHERE_NEEDED = 2
 """Spares once a worker was replaced: shrinking goes from death to death, replays from fresh worker to fresh worker."""
@@ -90,6 +84,8 @@ class IsolatedSubject:
         """Seconds of the slowest answer, first answers of a worker left out."""
         self._worker = self._fresh()
         hello = self._worker.hello()
+        self.forms = Forms.of(hello, self._worker.wire)
+        """How its arrays are sent."""
         self.name = hello.name
         self.version = hello.version
         # Whatever the program takes: messages are made of either form.
@@ -137,9 +133,10 @@ class IsolatedSubject:
         self.ensure()
         self.calls += 1
         try:
-            batch = build_message(request, self.calls)
             begin = time.monotonic()
-            answer = self._worker.call(message_of(batch), self.timeout)
+            answer, batch = ask(
+                self._worker, request, self.calls, forms=self.forms, message_of=message_of, timeout=self.timeout
+            )
         except (BeyondInt64Error, ProtocolError) as error:
             raise not_checked(str(error)) from error
         except SubjectFailure as failure:
@@ -209,18 +206,6 @@ class IsolatedSubject:
 def not_checked(detail: str) -> SubjectFailure:
     """What stands between is a limit of the suite: it says nothing of the subject."""
     return SubjectFailure("UNSUPPORTED", detail, "limit")
-
-
-def may_exceed(request: Request, wire: Wire) -> bool:
-    """Whether a right answer to a valid batch, as wide as its cells may get, is larger than a message may be."""
-    if request.violations():
-        return False
-    shapes = oracle.field_shapes(request.path, request.config, request.sequences, request.max_num_blocks)
-    unasked = set(oracle.EXPANSIONS) - request.expand
-    sizes = [math.prod(shape) for field, shape in shapes.values() if field.name not in unasked]
-    cells = sum(sizes) * (2 if request.config.yoco_mode == "compact" else 1)
-    cells += sum(root.size for root in roots_of(request.out or {}))
-    return cells * wire.cell_bytes + len(shapes) * FIELD_BYTES > wire.limit
 
 
 def result_of(answer: ProgramMessage, message: Build, request: Request) -> Result:

@@ -42,6 +42,8 @@ class Wire:
     cell_bytes: int
     """Most bytes of a cell in it, of whatever integer dtype."""
     _decode: Callable[[bytes], Message]
+    shares: bool = False
+    """Arrays may lie in shared memory."""
 
     def decode(self, body: bytes) -> ProgramMessage:
         """The message in ``body``; raises SubjectFailure (garbage) if there is none."""
@@ -97,5 +99,5 @@ def split_line(buffer: bytearray, limit: int = MAX_LINE) -> bytes | None:
             return line
 
 
-FRAMES = Wire(encode, split_frame, MAX_FRAME, 8, decode_frame)
+FRAMES = Wire(encode, split_frame, MAX_FRAME, 8, decode_frame, shares=True)
 LINES = Wire(encode_line, split_line, MAX_LINE, len("-9223372036854775808,"), decode_line)

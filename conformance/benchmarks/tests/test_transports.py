@@ -8,7 +8,7 @@ import shutil
 import typer
 from typer.testing import CliRunner
 
-from inputmeta.conformance.benchmarks.transports import transports
+from inputmeta.conformance.benchmarks.transports import FORMS, transports
 
 
 def test_a_tiny_run_measures_every_transport(tmp_path):
@@ -21,7 +21,10 @@ def test_a_tiny_run_measures_every_transport(tmp_path):
     report = json.loads(target.read_bytes())
     names = {"in process", "worker", "command, lines of JSON"} | ({"command, C++"} if shutil.which("c++") else set())
     assert {one["name"] for one in report["transports"]} == names
-    assert all(rate > 0 for one in report["transports"] for rate in one["per_second"].values())
+    assert {one["name"] for one in report["forms"]} == set(FORMS)
+    assert all(
+        rate > 0 for kind in ("transports", "forms") for one in report[kind] for rate in one["per_second"].values()
+    )
 
 
 def test_an_unknown_scale_is_a_usage_error():

@@ -36,6 +36,7 @@ from inputmeta.conformance.protocol.convert import (
     field_value,
     request_of,
 )
+from inputmeta.conformance.protocol.region import Region, answer_from, answer_into, mapped
 from inputmeta.conformance.protocol.serve import build_answer, serve
 from inputmeta.conformance.subjects import Request
 from inputmeta.conformance.subjects.oracle import OracleSubject
@@ -79,12 +80,12 @@ def body(message: object) -> bytes:
     return msgspec.msgpack.encode(message)
 
 
-def receive(data: bytes, decode: Callable[..., object] = decode_frame) -> None:
+def receive(data: bytes, decode: Callable[..., object] = decode_frame, region: Region | None = None) -> None:
     """What the suite does with an answer: a result, a refusal, claims, or a ProtocolError of one line."""
     asked = request()
     text = None
     try:
-        answer = decode(data, "program")
+        answer = answer_from(decode(data, "program"), region)
         if isinstance(answer, wire.ResultAnswer):
             result = apply_result(answer, asked)
             assert all(isinstance(key, str) for key in result)
@@ -124,6 +125,24 @@ def test_a_damaged_answer(data: bytes) -> None:
 @given(st.sampled_from(ANSWERS).flatmap(lambda answer: mangled(plain(answer), VALUES)))
 def test_a_mangled_answer(message: object) -> None:
     receive(body(message))
+
+
+@BOUNDED
+@given(st.data())
+def test_a_mangled_answer_in_shared_memory(data: st.DataObject) -> None:
+    region = Region(BUILD, 4096)
+    try:
+        with mapped(region.batch.memory) as memory:
+            answer = answer_into(RESULT, memory, region.batch.memory)
+        assert answer_from(answer, region) == RESULT
+        places = st.sampled_from([0, 1, region.results, region.results - 1, region.size, region.size - 1, 2**62])
+        receive(body(data.draw(mangled(plain(answer), VALUES | places))), region=region)
+        message = data.draw(mangled(plain(region.batch), VALUES | places))
+        hello = encode(wire.Hello(protocol=wire.VERSION, suite="test"))
+        answers = served(hello + HEADER.pack(len(body(message))) + body(message) + encode(BUILD))
+        assert answers[-1] == RESULT
+    finally:
+        region.close()
 
 
 @BOUNDED

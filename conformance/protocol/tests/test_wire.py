@@ -124,6 +124,24 @@ def test_a_value_beyond_int64_is_unsupported():
     assert convert.request_of(decode_frame(encode(message)[4:], "suite")).sequences == [lowest]
 
 
+@pytest.mark.parametrize("array_of", [tuple, np.array])
+def test_each_array_is_int32_where_its_integers_fit(array_of):
+    """At both bounds of int32, and one beyond; a gather's too. Without the claim all are int64."""
+    fits, beyond = array_of((-(2**31), 2**31 - 1)), [array_of((-(2**31) - 1, 0)), array_of((0, 2**31))]
+    one = dataclasses.replace(sequence(9), token_ids=fits, recent_tokens=beyond[0], compressed_tokens=beyond[1])
+    plain = request("decode_zos", sequences=[one])
+    message = convert.build_message(plain, 1, int32=True)
+    sent = message.sequences[0]
+    dtypes = [sent.block_table.dtype, sent.token_ids.dtype, sent.recent_tokens.dtype, sent.compressed_tokens.dtype]
+    assert dtypes == ["int32", "int32", "int64", "int64"]
+    assert (message.config.dense_ratios.dtype, message.gather.prev_predict.dtype) == ("int32", "int32")
+    wide = convert.build_message(plain, 1)
+    assert {a.dtype for a in (wide.sequences[0].token_ids, wide.gather.prev_predict)} == {"int64"}
+    back, wanted = (convert.request_of(decode_frame(encode(m)[4:], "suite")) for m in (message, wide))
+    assert back == wanted
+    assert back.sequences[0].token_ids == (-(2**31), 2**31 - 1)
+
+
 @pytest.mark.parametrize("path", ["decode", "decode_zos", "prompt"])
 @pytest.mark.parametrize("in_place", [False, True])
 def test_a_served_subject_gives_what_it_gives_in_process(path, in_place):

@@ -16,7 +16,7 @@ from inputmeta.conformance.commands.main import app as main_app
 from inputmeta.conformance.commands.subject import app
 from inputmeta.conformance.mutants import MUTANTS
 from inputmeta.conformance.protocol.codec import decode_frame, encode, read_frame
-from inputmeta.conformance.protocol.messages import VERSION, Hello
+from inputmeta.conformance.protocol.messages import VERSION, Build, Hello, ResultAnswer
 from inputmeta.conformance.protocol.serve import Server
 from inputmeta.conformance.subjects import load_subject
 from inputmeta.conformance.workers import contract as check
@@ -39,6 +39,7 @@ class InThisProcess:
     """A worker that is none: it answers every message as :mod:`inputmeta.conformance.protocol.serve` does."""
 
     argv = ("-m", "inputmeta.conformance.protocol.serve")
+    wire = sending(FRAMES)
 
     def __init__(self, name: str) -> None:
         self.server = Server(load_subject(name))
@@ -47,7 +48,7 @@ class InThisProcess:
     def hello(self):
         return self.answer(encode(Hello(protocol=VERSION, suite="")))
 
-    def call(self, message):
+    def call(self, message, timeout=None):
         return self.answer(message if isinstance(message, bytes) else encode(message))
 
     def answer(self, frame: bytes):
@@ -157,6 +158,33 @@ def test_a_subject_that_dies_fails_and_the_check_goes_on_with_another_worker():
     found = problems(starting("-m", "inputmeta.conformance.protocol.serve", "mutant:exits-with-3"), "answers")
     assert [line.partition(",")[0] for line in found.splitlines()] == ["prompt", "decode", "decode_zos"]
     assert all("CRASH (exit-3)" in line for line in found.splitlines())
+
+
+def test_a_program_that_misreads_int32_arrays_fails() -> None:
+    start = starting(*MUTANTS["reads-int32-tokens-as-int16"].command[1:])
+    assert "input_ids is another of int32 arrays" in problems(start, "int32-arrays")
+
+
+def test_a_program_that_misplaces_its_results_fails() -> None:
+    start = starting(*MUTANTS["result-beyond-the-region"].command[1:])
+    assert "of the shared memory; it may have" in problems(start, "shared-memory")
+
+
+class ReadsAnyPlace(Server):
+    """Builds something of whatever lies at a place that is not right."""
+
+    def answer(self, message):
+        if isinstance(message, Build) and message.id == 10**6:
+            return ResultAnswer(id=message.id, fields={})
+        return super().answer(message)
+
+
+def test_a_program_that_reads_any_place_fails() -> None:
+    worker = InThisProcess("oracle")
+    worker.server = ReadsAnyPlace(load_subject("oracle"))
+    found = problems(lambda: worker, "shared-memory")
+    assert "an array beyond the end of the shared memory: answered by " in found
+    assert "shared memory that is not there: answered by " in found
 
 
 def test_a_program_that_answers_another_batch_fails() -> None:

@@ -26,9 +26,11 @@ from inputmeta.conformance.protocol import codec, convert, serve
 from inputmeta.conformance.protocol import messages as wire
 from inputmeta.conformance.subjects.base import SubjectFailure
 from inputmeta.conformance.subjects.oracle import OracleSubject
+from inputmeta.conformance.workers import exchange
 from inputmeta.conformance.workers import subject as isolated
+from inputmeta.conformance.workers.exchange import may_exceed
 from inputmeta.conformance.workers.process import MIB, Worker
-from inputmeta.conformance.workers.subject import IsolatedSubject, may_exceed
+from inputmeta.conformance.workers.subject import IsolatedSubject
 from inputmeta.conformance.workers.target import Target
 from inputmeta.conformance.workers.tests.test_failures import BAD, GOOD, sequence
 from inputmeta.conformance.workers.wire import FRAMES, LINES, Wire, split_line
@@ -169,7 +171,7 @@ def no_memory(*_: object, **__: object) -> None:
 @pytest.mark.parametrize(
     ("owner", "name"),
     [
-        (isolated, "build_message"),
+        (exchange, "build_message"),
         (Worker, "_serve"),
         (isolated, "apply_result"),
         (buffers.np, "full"),
