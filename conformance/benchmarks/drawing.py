@@ -22,7 +22,8 @@ from inputmeta.conformance.gpu.summary import machine
 
 NOTES = (
     "Processor time a case, median over the cases; ratios are taken case by case; the same cases in every run.",
-    "draw: the strategy and what hypothesis adds. features: what the case visits. expected: the oracle's fields.",
+    "draw: by Hypothesis the first hundred cases, the others from a random generator. features: what the case visits. "
+    "expected: the oracle's fields.",
 )
 SEED = 1
 RATIOS = {"features / draw": ("features", "draw"), "draw / expected": ("draw", "expected")}

@@ -1,6 +1,6 @@
 """The fuzzing campaign: generated batches against a subject until the time is up or something differs.
 
-Rounds of Hypothesis runs with seeds derived from one seed. A round that finds failures shrinks each signature apart
+Rounds of cases with seeds derived from one seed. A round that finds failures shrinks each signature apart
 (each raises an exception class of its own) and ends the campaign. The smallest case seen of every signature is kept
 by us, so that a shrink that runs out of time still reports the best so far. A subject that dies or hangs is shrunk like
 any other: its worker is replaced, and hangs are taken for such after a shorter time.
@@ -15,11 +15,10 @@ from collections.abc import Set as AbstractSet
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
-from hypothesis import event
 from hypothesis.errors import HypothesisException
 
 from inputmeta.conformance.campaign.failures import Failures, seen_on
-from inputmeta.conformance.campaign.generated import run_round
+from inputmeta.conformance.campaign.generated import on_containers, run_round
 from inputmeta.conformance.campaign.known import KnownFailure, KnownFailures
 from inputmeta.conformance.campaign.session import Session
 from inputmeta.conformance.cases.model import Case
@@ -114,7 +113,7 @@ class Campaign:
 
 
 class _Stop(BaseException):
-    """Ends a Hypothesis run from inside: not an Exception, so that it is no failing example."""
+    """Ends a round from inside: not an Exception, so that it is no failing example."""
 
 
 def fuzz(
@@ -157,7 +156,7 @@ def fuzz(
 def _run_round(
     campaign: Campaign, index: int, begin: float, end: float | None, on_case: Callable[[Campaign], None]
 ) -> None:
-    """One Hypothesis run; failures end up in the campaign."""
+    """One round; failures end up in the campaign."""
     shrink_end: float | None = None
     hurry = ExitStack()
 
@@ -169,7 +168,8 @@ def _run_round(
             campaign.cut_short = shrink_end is not None
             raise _Stop
         try:
-            outcome = campaign.session.run(case)
+            containers = shrink_end is not None or on_containers(campaign.cases)
+            outcome = campaign.session.run(case, containers=containers)
         except SubjectError as error:
             campaign.lost = error
             raise _Stop from error
@@ -179,10 +179,7 @@ def _run_round(
             raise _Stop from error
         new = campaign.record(case, outcome, time.monotonic() - begin)
         if shrink_end is None:
-            seen = features(case)
-            campaign.coverage.add(seen)
-            for name in sorted(seen):
-                event(name)
+            campaign.coverage.add(features(case))
         on_case(campaign)
         if new:
             shrink_end = shrink_end or campaign.reduce_from(time.monotonic(), begin, end)

@@ -46,8 +46,8 @@ class Session:
         self._generation = -1
         self._begin = 0
 
-    def run(self, case: Case) -> Outcome:
-        """Journal a case and run it.
+    def run(self, case: Case, *, containers: bool = True) -> Outcome:
+        """Journal a case and run it, on ``containers`` too (:func:`run_case`).
 
         Raises:
             Interrupted: the run is to end; nothing that an earlier call returned is lost.
@@ -60,7 +60,7 @@ class Session:
         if self.journal is not None:
             self.journal.sent(self._generation, case)
         try:
-            outcome = run_case(case, self.subject)
+            outcome = run_case(case, self.subject, containers=containers)
         except (MemoryError, OutOfMemory) as error:
             raise OutOfMemory(self._saved(case, str(error))) from error
         if self.journal is not None:

@@ -1,12 +1,23 @@
-"""Test generation: Hypothesis strategies that draw batches at the borders of the formulas, and what they visited.
+"""Test generation: draws of batches at the borders of the formulas, and what they visited.
 
-``batches(profile)`` draws a ``Case``; ``features(case)`` names the border conditions it visits; ``Coverage``
-counts them.
+``draw_case(RandomDraw(random), profile)`` draws a ``Case``, and ``batches(profile)`` is the strategy of Hypothesis for
+it; ``features(case)`` names the border conditions it visits; ``Coverage`` counts them.
 """
 
-from .batches import batches
+from .batches import batches, draw_case
 from .coverage import Coverage, CoverageRow
+from .draws import RandomDraw
 from .features import FEATURES, Feature, features
 from .profile import Profile
 
-__all__ = ["FEATURES", "Coverage", "CoverageRow", "Feature", "Profile", "batches", "features"]
+__all__ = [
+    "FEATURES",
+    "Coverage",
+    "CoverageRow",
+    "Feature",
+    "Profile",
+    "RandomDraw",
+    "batches",
+    "draw_case",
+    "features",
+]

@@ -13,12 +13,10 @@ from dataclasses import dataclass
 from itertools import accumulate
 from math import gcd
 
-from hypothesis import strategies as st
-
 from inputmeta.conformance.cases.model import Config, Path, Sequence
 
 from .configs import RAW_SENTINEL, SENTINEL_ENTRY
-from .draws import INT32_MAX, INT32_MIN, T, chance, pick
+from .draws import INT32_MAX, INT32_MIN, Draw, T, chance, pick
 from .int32 import block_count
 from .sequences import Draft, Scope, drafts, empty_draft
 from .tokens import compressed_history, raw_tokens, recent_history
@@ -39,8 +37,7 @@ class Identity:
     """Raw tokens, from position 0 on, that are those of the first sequence."""
 
 
-@st.composite
-def steps(draw: st.DrawFn, scope: Scope, sizes: Items[int], totals: Items[int]) -> tuple[Sequence, ...]:
+def steps(draw: Draw, scope: Scope, sizes: Items[int], totals: Items[int]) -> tuple[Sequence, ...]:
     """One step of one of these sizes: sequences that are drawn, 0 for a step without work.
 
     They are repeated up to one of ``totals``, with blocks, states and tokens of their own. How many are drawn does not
@@ -53,8 +50,8 @@ def steps(draw: st.DrawFn, scope: Scope, sizes: Items[int], totals: Items[int]) 
     first_state = pick(draw, (1, 1, 6, 1_001, 0))
     odd_token = pick(draw, (None, None, None, None, 0, -1, INT32_MAX, INT32_MIN))
     shares = chance(draw, 1, 4)
-    strategy = drafts(scope.shared_by(total))
-    distinct = [draw(strategy) for _ in range(size)] or [empty_draft(scope.path)]
+    each = scope.shared_by(total)
+    distinct = [draw.part(drafts, each) for _ in range(size)] or [empty_draft(scope.path)]
     drawn = [distinct[index % len(distinct)] for index in range(total)]
     lengths = [block_count(scope.config, draft.seqlen_k) + draft.more_blocks for draft in drawn]
     tables = block_tables(lengths, layout)

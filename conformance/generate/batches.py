@@ -11,7 +11,7 @@ from inputmeta.conformance.cases.model import Case, Config, Gather, Path, Sequen
 
 from .assembly import steps
 from .configs import draw_config
-from .draws import pick
+from .draws import Draw, pick, strategy_of
 from .extremes import draw_extreme
 from .gather import draw_gather, draw_varlen
 from .int32 import block_count
@@ -40,7 +40,7 @@ def batches(profile: Profile) -> st.SearchStrategy[Case]:
     """
     # Hypothesis follows every drawn example by up to six copies with one part repeated elsewhere. Such a copy hardly
     # ever reaches another border, so we spend the time on fresh draws: parts of a unique collection are not repeated.
-    return st.lists(_cases(profile), min_size=1, max_size=1, unique_by=_constant).map(_first)
+    return st.lists(strategy_of(draw_case)(profile), min_size=1, max_size=1, unique_by=_constant).map(_first)
 
 
 def _constant(case: Case) -> int:
@@ -52,12 +52,11 @@ def _first(cases: list[Case]) -> Case:
     return cases[0]
 
 
-@st.composite
-def _cases(draw: st.DrawFn, profile: Profile) -> Case:
+def draw_case(draw: Draw, profile: Profile) -> Case:
     """The draw behind ``batches``: what decides the form of the rest comes first, so that it survives shrinking."""
     path = cast(Path, pick(draw, profile.paths))
     tier = _tier(draw, profile)
-    is_broken = draw(st.integers(0, 99)) >= 100 - round(100 * profile.invalid)
+    is_broken = draw.below(100) >= 100 - round(100 * profile.invalid)
     breaker = draw_breaker(draw)
     extreme = draw_extreme(draw, wide_windows=profile.wide_windows)
     width = pick(draw, (None, None, None, 0, 1, 2, 7))
@@ -78,16 +77,16 @@ def _cases(draw: st.DrawFn, profile: Profile) -> Case:
     return replace(case, gather=_without_refused(gather, case, valid))
 
 
-def _tier(draw: st.DrawFn, profile: Profile) -> str:
+def _tier(draw: Draw, profile: Profile) -> str:
     """Real constants and many sequences are rarer: their batches cost more."""
     return pick(draw, (*profile.tiers[:1] * SMALL_WEIGHT, *profile.tiers[1:]))
 
 
-def _steps(draw: st.DrawFn, path: Path, config: Config, tier: str, count: int) -> tuple[tuple[Sequence, ...], ...]:
+def _steps(draw: Draw, path: Path, config: Config, tier: str, count: int) -> tuple[tuple[Sequence, ...], ...]:
     """So many steps, each with a number of sequences of its own: buffers grow and shrink."""
     sizes = SIZES[tier] if count == 1 else (*SIZES[tier], IDLE)
-    strategy = steps(Scope.of(path, config, tier), sizes, TOTALS[tier])
-    return tuple(draw(strategy) for _ in range(count))
+    scope = Scope.of(path, config, tier)
+    return tuple(draw.part(steps, scope, sizes, TOTALS[tier]) for _ in range(count))
 
 
 def _buffer_width(case: Case, surplus: int | None) -> int | None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from inputmeta.conformance.cases.model import Case, Config, Sequence
 
+from .draws import Draw
 from .extremes import edit_sequence
 
 Place = tuple[int, int]
@@ -26,7 +26,7 @@ class Breaker:
     """``P-TABLE:short``: the condition and the way; also the id of the feature that a broken case shows."""
     places: Callable[[Case], list[Place]]
     """Where it applies; empty if the case offers no place."""
-    edit: Callable[[st.DrawFn, Case, Place], Case]
+    edit: Callable[[Draw, Case, Place], Case]
 
     @property
     def condition(self) -> str:
@@ -37,9 +37,9 @@ class Breaker:
 BREAKERS: list[Breaker] = []
 """All of them, in the order of the conditions, simple ones first."""
 
-CaseEdit = Callable[[st.DrawFn, Case], Case]
-ConfigEdit = Callable[[st.DrawFn, Config], Config]
-SequenceEdit = Callable[[st.DrawFn, Case, Sequence], Sequence]
+CaseEdit = Callable[[Draw, Case], Case]
+ConfigEdit = Callable[[Draw, Config], Config]
+SequenceEdit = Callable[[Draw, Case, Sequence], Sequence]
 
 
 def on_case(name: str, when: Callable[[Case], object]) -> Callable[[CaseEdit], CaseEdit]:
@@ -70,7 +70,7 @@ def on_sequence(
             steps = enumerate(case.steps)
             return [(s, i) for s, step in steps for i, sequence in enumerate(step) if when(case, sequence)]
 
-        def apply(draw: st.DrawFn, case: Case, place: Place) -> Case:
+        def apply(draw: Draw, case: Case, place: Place) -> Case:
             step, index = place
             return edit_sequence(case, step, index, edit(draw, case, case.steps[step][index]))
 
@@ -83,7 +83,7 @@ def on_sequence(
 def on_member(
     name: str,
     member: str,
-    value: Callable[[st.DrawFn, Case, Sequence], object],
+    value: Callable[[Draw, Case, Sequence], object],
     when: Callable[[Case, Sequence], bool] = lambda case, sequence: True,
 ) -> None:
     """Register a ``value`` of one member of a sequence that breaks the condition in ``name``, where ``when`` holds."""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from math import lcm
 
-from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from inputmeta.conformance.cases.model import Case, Config, Sequence
 
 from .assembly import replaced
 from .breaking import is_decode, on_case, on_config, on_member, on_sequence
-from .draws import INT32_MAX, INT32_MIN, pick
+from .draws import INT32_MAX, INT32_MIN, Draw, pick
 from .extremes import border_blocks, with_wide_blocks, with_wide_window
 from .int32 import ca_ratios, highest_block_id, highest_new_row, highest_state_id
 
@@ -25,7 +24,7 @@ def _raisable_blocks(case: Case, sequence: Sequence) -> list[int]:
 
 
 @on_sequence("P-INT32:slot", lambda case, sequence: bool(_raisable_blocks(case, sequence)))
-def _slot(draw: st.DrawFn, case: Case, sequence: Sequence) -> Sequence:
+def _slot(draw: Draw, case: Case, sequence: Sequence) -> Sequence:
     """A block id one past the largest whose slots fit; the id itself fits."""
     block = pick(draw, _raisable_blocks(case, sequence))
     highest = highest_block_id(case.path, case.config, sequence, block)
@@ -33,17 +32,15 @@ def _slot(draw: st.DrawFn, case: Case, sequence: Sequence) -> Sequence:
 
 
 @on_sequence("P-INT32:state")
-def _state(draw: st.DrawFn, case: Case, sequence: Sequence) -> Sequence:
+def _state(draw: Draw, case: Case, sequence: Sequence) -> Sequence:
     """A state id one past the largest whose ring slots fit, or one that does not fit itself."""
     highest = highest_state_id(case.path, case.config, sequence)
     return replace(sequence, state_id=pick(draw, sorted({highest + 1, INT32_MAX + 1})))
 
 
-def _one_outside(
-    draw: st.DrawFn, values: tuple[int, ...], last: int, outside: tuple[int, ...] = OUTSIDE
-) -> tuple[int, ...]:
+def _one_outside(draw: Draw, values: tuple[int, ...], last: int, outside: tuple[int, ...] = OUTSIDE) -> tuple[int, ...]:
     """The values with one outside int32 at a place up to ``last``; at their length: one more."""
-    place = draw(st.integers(0, last))
+    place = draw.below(last + 1)
     return replaced(values, place, pick(draw, outside))
 
 
@@ -55,7 +52,7 @@ on_member(
 
 
 @on_sequence("P-INT32:token", lambda case, sequence: len(sequence.token_ids) > 0)
-def _token(draw: st.DrawFn, case: Case, sequence: Sequence) -> Sequence:
+def _token(draw: Draw, case: Case, sequence: Sequence) -> Sequence:
     """Any raw token: one of the chunk, or one that this step never reads."""
     place = pick(draw, sorted({0, len(sequence.token_ids) - 1}))
     return replace(sequence, token_ids=replaced(sequence.token_ids, place, pick(draw, OUTSIDE)))
@@ -74,7 +71,7 @@ on_member(  # history that nobody reads, n-grams being off: with them on, P-NGRA
 )
 
 
-def _lookup(draw: st.DrawFn, config: Config) -> Config:
+def _lookup(draw: Draw, config: Config) -> Config:
     table = config.lookup_table
     place = pick(draw, sorted({max(0, len(table) - 1), 2 if len(table) > 2 else 0}))
     return replace(config, lookup_table=replaced(table, place, pick(draw, OUTSIDE)))
@@ -101,7 +98,7 @@ def _is_one_prompt_of_several(case: Case) -> bool:
 
 
 @on_case("P-INT32:window-total", _is_one_prompt_of_several)
-def _window(draw: st.DrawFn, case: Case) -> Case:
+def _window(draw: Draw, case: Case) -> Case:
     """total_k_swa = n_seq * W past int32."""
     window = -(-(INT32_MAX + 1) // len(case.steps[0]))
     return replace(case, config=replace(case.config, window_size=window, swa_block_size=window))
@@ -117,7 +114,7 @@ def _window_of_pivots(case: Case) -> int:
 
 
 @on_case("P-INT32:pivot", _window_of_pivots)
-def _pivot(draw: st.DrawFn, case: Case) -> Case:
+def _pivot(draw: Draw, case: Case) -> Case:
     """The last row that a window names past int32, behind histories that fit."""
     return with_wide_window(case, _window_of_pivots(case))
 
@@ -134,6 +131,6 @@ def _product_size(case: Case) -> int:
 
 
 @on_case("P-INT32:product", _product_size)
-def _product(draw: st.DrawFn, case: Case) -> Case:
+def _product(draw: Draw, case: Case) -> Case:
     """Dense offsets past int32, though every slot of every table may fit."""
     return with_wide_blocks(case, _product_size(case))

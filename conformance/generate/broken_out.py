@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from inputmeta import oracle
@@ -12,7 +11,7 @@ from inputmeta.conformance.cases.model import Case, FaultKind, OutFault, oracle_
 from inputmeta.conformance.cases.request import affordable_expansions
 
 from .breaking import on_case
-from .draws import pick
+from .draws import Draw, pick
 from .int32 import block_count
 
 
@@ -41,7 +40,7 @@ def _last_buckets(case: Case) -> list[str]:
 
 def _register(fault: FaultKind, keys: Callable[[Case], list[str]]) -> None:
     @on_case(f"P-OUT:{fault}", keys)
-    def edit(draw: st.DrawFn, case: Case) -> Case:
+    def edit(draw: Draw, case: Case) -> Case:
         key = pick(draw, keys(case))
         return replace(case, out_fault=OutFault(key=key, fault=fault))
 
@@ -60,6 +59,6 @@ def _widest(case: Case) -> int:
 
 
 @on_case("P-OUT:narrow-table", lambda case: case.path != "prompt" and _widest(case) > 1)
-def _narrow_table(draw: st.DrawFn, case: Case) -> Case:
+def _narrow_table(draw: Draw, case: Case) -> Case:
     """Tables of one column fewer than the step that needs the fewest (I-4)."""
     return replace(case, max_num_blocks=_widest(case) - 1)

@@ -6,7 +6,6 @@ writes it.
 
 from __future__ import annotations
 
-from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from inputmeta.conformance.cases.model import Case, Config, Sequence
@@ -25,21 +24,21 @@ from .breaking import (
     on_sequence,
 )
 from .configs import lookup_table
-from .draws import INT32_MAX, INT32_MIN, chance, pick
+from .draws import INT32_MAX, INT32_MIN, Draw, chance, pick
 from .int32 import block_count
 
 NEGATIVE = (-1, -2, INT32_MIN, -(2**62))
 FAR = 2**40
 
 
-def _with_ratio(draw: st.DrawFn, config: Config, ratio: int) -> Config:
+def _with_ratio(draw: Draw, config: Config, ratio: int) -> Config:
     """The configuration with one more ratio, dense or sparse."""
     if chance(draw, 1, 2):
         return replace(config, sparse_ratios=(*config.sparse_ratios, ratio))
     return replace(config, dense_ratios=(*config.dense_ratios, ratio))
 
 
-def _not_a_divisor(draw: st.DrawFn, config: Config) -> Config:
+def _not_a_divisor(draw: Draw, config: Config) -> Config:
     ratios = (3, 5, 7, config.block_size - 1, config.block_size + 1)
     wrong = [ratio for ratio in ratios if 0 < ratio <= INT32_MAX and config.block_size % ratio]
     return _with_ratio(draw, config, pick(draw, wrong))
@@ -61,21 +60,21 @@ on_member("P-LEN:q-over-k", "seqlen_q", lambda draw, case, sequence: sequence.se
 
 
 @on_sequence("P-LEN:drafts", is_decode)
-def _drafts(draw: st.DrawFn, case: Case, sequence: Sequence) -> Sequence:
+def _drafts(draw: Draw, case: Case, sequence: Sequence) -> Sequence:
     if sequence.draft_tokens and chance(draw, 1, 2):
         return replace(sequence, draft_tokens=sequence.draft_tokens[:-1])
     return replace(sequence, draft_tokens=(*sequence.draft_tokens, 1))
 
 
 @on_sequence("P-LEN:tokens", is_decode)
-def _tokens(draw: st.DrawFn, case: Case, sequence: Sequence) -> Sequence:
+def _tokens(draw: Draw, case: Case, sequence: Sequence) -> Sequence:
     if chance(draw, 1, 2):
         return replace(sequence, token_ids=sequence.token_ids[:-1])
     return replace(sequence, token_ids=(*sequence.token_ids, 1))
 
 
 @on_sequence("P-LEN:no-history", is_decode)
-def _no_history(draw: st.DrawFn, case: Case, sequence: Sequence) -> Sequence:
+def _no_history(draw: Draw, case: Case, sequence: Sequence) -> Sequence:
     """A padding sequence of length 0 with drafts: seqlen_k is one less than seqlen_q."""
     return replace(sequence, token_ids=(), seqlen_k=sequence.seqlen_q - 1, is_placeholder=True)
 
@@ -93,12 +92,12 @@ def _longest(case: Case) -> int:
 
 
 @on_case("P-LEN:k-over-max", _longest)
-def _over_longest(draw: st.DrawFn, case: Case) -> Case:
+def _over_longest(draw: Draw, case: Case) -> Case:
     """The longest context one short of the longest sequence."""
     return replace(case, config=replace(case.config, max_model_len=_longest(case) - 1))
 
 
-def _without_sequences(draw: st.DrawFn, case: Case, place: Place) -> Case:
+def _without_sequences(draw: Draw, case: Case, place: Place) -> Case:
     return replace(case, steps=replaced(case.steps, place[0], ()))
 
 
@@ -125,7 +124,7 @@ on_member(
 
 
 @on_sequence("P-TABLE:negative")
-def _table_negative(draw: st.DrawFn, case: Case, sequence: Sequence) -> Sequence:
+def _table_negative(draw: Draw, case: Case, sequence: Sequence) -> Sequence:
     """A negative entry anywhere: in a block that is written, one of history only, or one past those needed."""
     table = sequence.block_table
     place = pick(draw, sorted({0, len(table) // 2, max(0, len(table) - 1), len(table)}))
@@ -141,7 +140,7 @@ def _has_ngrams(case: Case, sequence: Sequence) -> bool:
 
 
 @on_sequence("P-NGRAM:short", lambda case, sequence: _has_ngrams(case, sequence) and sequence.seqlen_k > 1)
-def _history_short(draw: st.DrawFn, case: Case, sequence: Sequence) -> Sequence:
+def _history_short(draw: Draw, case: Case, sequence: Sequence) -> Sequence:
     """One token of history fewer than keys."""
     known = sequence.seqlen_k - 1
     compressed = sequence.compressed_tokens[:known]
@@ -151,7 +150,7 @@ def _history_short(draw: st.DrawFn, case: Case, sequence: Sequence) -> Sequence:
 
 
 @on_sequence("P-NGRAM:none", lambda case, sequence: _has_ngrams(case, sequence) and sequence.seqlen_k > 0)
-def _history_none(draw: st.DrawFn, case: Case, sequence: Sequence) -> Sequence:
+def _history_none(draw: Draw, case: Case, sequence: Sequence) -> Sequence:
     return replace(sequence, compressed_tokens=(), recent_tokens=())
 
 
@@ -162,7 +161,7 @@ on_config(  # n-grams switched on for sequences that bring no history
 )
 
 
-def _with_recent(draw: st.DrawFn, sequence: Sequence, token: int) -> tuple[int, ...]:
+def _with_recent(draw: Draw, sequence: Sequence, token: int) -> tuple[int, ...]:
     """Recent tokens with this one at the first or last place, or one past the last."""
     recent = sequence.recent_tokens
     place = pick(draw, sorted({max(0, len(recent) - 1), len(recent), 0}))

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple, cast
 
-from hypothesis import strategies as st
-
 from inputmeta.conformance.cases.model import Config, Path
 
-from .draws import INT32_MAX, chance, pick
+from .draws import INT32_MAX, Draw, chance, pick
 from .profile import Profile
 
 
@@ -66,7 +64,7 @@ class Scale(NamedTuple):
     max_model_len: int
 
 
-def draw_config(draw: st.DrawFn, profile: Profile, path: Path, tier: str) -> Config:
+def draw_config(draw: Draw, profile: Profile, path: Path, tier: str) -> Config:
     """A valid configuration for ``path``; the simplest has one dense ratio and every option off."""
     scale = _scale(draw, TIER_CONSTANTS[tier])
     ngram_size = pick(draw, NGRAM_SIZES)
@@ -102,7 +100,7 @@ def lookup_table(max_model_len: int, sentinel: int | None) -> tuple[int, ...]:
     return tuple(values)
 
 
-def _scale(draw: st.DrawFn, tier: Tier) -> Scale:
+def _scale(draw: Draw, tier: Tier) -> Scale:
     """The constants of an engine; the block size is one more ratio, of one compressed token a block."""
     block_size = pick(draw, tier.block_sizes)
     divisors = [ratio for ratio in (*tier.ratios, block_size) if block_size % ratio == 0]
@@ -112,7 +110,7 @@ def _scale(draw: st.DrawFn, tier: Tier) -> Scale:
     return Scale(block_size, dense, sparse, window, window + surplus, pick(draw, tier.max_model_lens))
 
 
-def _ratio_sets(draw: st.DrawFn, divisors: list[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _ratio_sets(draw: Draw, divisors: list[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Dense and sparse ratios: one alone, both, overlapping, unsorted, three; a ratio twice in one list is rare."""
     first, second, third = (pick(draw, divisors) for _ in range(3))
     pair = _once(first, second)
@@ -135,14 +133,14 @@ def _once(*ratios: int) -> tuple[int, ...]:
     return tuple(dict.fromkeys(ratios))
 
 
-def _cp_size(draw: st.DrawFn, profile: Profile, path: Path) -> int:
+def _cp_size(draw: Draw, profile: Profile, path: Path) -> int:
     """Mostly 1; a decode ignores the group (I-15), so it rarely has one."""
     ones = 3 if path == "prompt" else 30
     sizes: tuple[int, ...] = (*(1,) * ones, *range(2, profile.max_cp_size + 1))
     return pick(draw, sizes)
 
 
-def _yoco_mode(draw: st.DrawFn, profile: Profile, path: Path) -> Literal["off", "mask", "compact"]:
+def _yoco_mode(draw: Draw, profile: Profile, path: Path) -> Literal["off", "mask", "compact"]:
     """One of the profile's modes; a decode has no truncation, so it rarely has the mode set."""
     modes = cast(tuple[Literal["off", "mask", "compact"], ...], profile.yoco_modes)
     simple = 2 if path == "prompt" else 16

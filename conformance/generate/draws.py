@@ -4,19 +4,24 @@ Everything is drawn as an index into a list that goes from simple to complex, so
 shrinks towards the first alternatives; and every list is clipped by arithmetic, so that nothing is ever filtered. A
 part draws the same number of times whatever it draws, also where one alternative is left: Hypothesis shrinks by
 replaying draws in order, and a draw that vanishes would shift all that follow it.
+
+The numbers come from Hypothesis, or from a random generator in an eighth of the time; the same numbers are the same
+case.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from functools import lru_cache
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache, lru_cache
+from random import Random
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from hypothesis import strategies as st
 
 from inputmeta.conformance.cases.model import Config
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 INT32_MAX = 2**31 - 1
 INT32_MIN = -(2**31)
@@ -41,14 +46,76 @@ def _below(count: int) -> st.SearchStrategy[int]:
     return st.integers(0, count - 1)
 
 
-def pick(draw: st.DrawFn, values: Sequence[T]) -> T:
+class Draw(Protocol):
+    """Where the numbers of a case come from."""
+
+    def below(self, count: int) -> int:
+        """An index below ``count``, at least 1."""
+
+    def part(self, make: Callable[Concatenate[Draw, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """What a function makes of its own draws: a part that Hypothesis may leave out or move as one."""
+
+
+class HypothesisDraw:
+    """Numbers that Hypothesis chooses."""
+
+    def __init__(self, draw: st.DrawFn) -> None:
+        self._draw = draw
+
+    def below(self, count: int) -> int:
+        """An index below ``count``."""
+        return self._draw(_below(count))
+
+    def part(self, make: Callable[Concatenate[Draw, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """What a function makes of its own draws."""
+        return self._draw(strategy_of(make)(*args, **kwargs))
+
+
+class RandomDraw:
+    """Numbers of a random generator, all equally likely; with them Hypothesis can draw the same case."""
+
+    def __init__(self, random: Random) -> None:
+        self.choices: list[int] = []
+        """What was drawn so far."""
+        self._share = random.random
+
+    def below(self, count: int) -> int:
+        """An index below ``count``, which is far below 2**53."""
+        index = int(self._share() * count)
+        self.choices.append(index)
+        return index
+
+    def part(self, make: Callable[Concatenate[Draw, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """What a function makes of its own draws."""
+        return make(self, *args, **kwargs)
+
+
+def strategy_of(make: Callable[Concatenate[Draw, P], T]) -> Callable[P, st.SearchStrategy[T]]:
+    """The strategy of what a function draws, made from the function's further arguments."""
+    return _composite(make)
+
+
+@cache
+def _composite(make: Callable[..., Any]) -> Callable[..., st.SearchStrategy[Any]]:
+    """Each function has a composite of its own: Hypothesis tries what came of one in another place of the same.
+
+    It tells composites apart by their code and their defaults: by the function that is one here.
+    """
+
+    def composed(draw: st.DrawFn, /, *args: object, _make: Callable[..., Any] = make, **kwargs: object) -> object:
+        return _make(HypothesisDraw(draw), *args, **kwargs)
+
+    return st.composite(composed)
+
+
+def pick(draw: Draw, values: Sequence[T]) -> T:
     """One of ``values``, equally likely; shrinks to the first."""
-    return values[draw(_below(len(values)))]
+    return values[draw.below(len(values))]
 
 
-def chance(draw: st.DrawFn, numerator: int, denominator: int) -> bool:
+def chance(draw: Draw, numerator: int, denominator: int) -> bool:
     """True with probability ``numerator / denominator``; shrinks to False."""
-    return draw(_below(denominator)) >= denominator - numerator
+    return draw.below(denominator) >= denominator - numerator
 
 
 def clipped(values: Iterable[int], low: int, high: int) -> list[int]:
@@ -72,15 +139,15 @@ def length_marks(config: Config, chunk: int) -> tuple[int, ...]:
     return tuple(sorted(near | {0, 1}))
 
 
-def draw_length(draw: st.DrawFn, marks: Iterable[int], low: int, high: int) -> int:
+def draw_length(draw: Draw, marks: Iterable[int], low: int, high: int) -> int:
     """A length in [low, high]: mostly one of the marks, sometimes one behind it; shrinks to the smallest.
 
     A length has one way to be drawn: as a mark and what lies behind it. Shrinking can lower each alone, and a mark of
     large constants is the mark in its place among small ones.
     """
     places = clipped(marks, low, high)
-    number = draw(_below(len(places)))
+    number = draw.below(len(places))
     gap = (*places, high + 1)[number + 1] - places[number]
     share = FAR_BETWEEN if gap > FAR else BETWEEN
-    behind = draw(_below(share * gap)) - (share - 1) * gap
+    behind = draw.below(share * gap) - (share - 1) * gap
     return places[number] + max(0, behind)

@@ -6,26 +6,25 @@ from collections.abc import Callable
 from collections.abc import Sequence as Items
 from math import lcm
 
-from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from inputmeta.conformance.cases.model import Case, Config, Sequence
 
 from .assembly import replaced
-from .draws import INT32_MAX, chance, pick
+from .draws import INT32_MAX, Draw, chance, pick
 from .int32 import block_count, ca_ratios, highest_block_id, highest_new_row, highest_state_id
 
-Edit = Callable[[st.DrawFn, Case], Case]
+Edit = Callable[[Draw, Case], Case]
 
 
-def draw_extreme(draw: st.DrawFn, *, wide_windows: bool) -> Edit:
+def draw_extreme(draw: Draw, *, wide_windows: bool) -> Edit:
     """An edit that mostly does nothing; else it takes a block id, a state id, block size or W to the int32 bound."""
     windows = (_wide_window, _wide_window) if wide_windows else (_unchanged, _unchanged)
     edits = (_high_block, _high_block, _high_state, _wide_blocks, _largest_block, *windows)
     return pick(draw, (*(_unchanged,) * 8, *edits))
 
 
-def _unchanged(draw: st.DrawFn, case: Case) -> Case:
+def _unchanged(draw: Draw, case: Case) -> Case:
     return case
 
 
@@ -41,7 +40,7 @@ def border_blocks(config: Config, sequence: Sequence) -> list[int]:
     return sorted({0, min(begin, count - 1), count - 1}) if count else []
 
 
-def _high_block(draw: st.DrawFn, case: Case) -> Case:
+def _high_block(draw: Draw, case: Case) -> Case:
     """One block id raised as far as its written slots allow."""
     steps = enumerate(case.steps)
     places = [(s, i) for s, step in steps for i, q in enumerate(step) if block_count(case.config, q.seqlen_k) > 0]
@@ -54,24 +53,24 @@ def _high_block(draw: st.DrawFn, case: Case) -> Case:
     return edit_sequence(case, *place, replace(sequence, block_table=replaced(sequence.block_table, block, highest)))
 
 
-def _high_state(draw: st.DrawFn, case: Case) -> Case:
+def _high_state(draw: Draw, case: Case) -> Case:
     """One state id raised as far as its written ring slots allow."""
-    step = draw(st.integers(0, len(case.steps) - 1))
-    index = draw(st.integers(0, len(case.steps[step]) - 1))
+    step = draw.below(len(case.steps))
+    index = draw.below(len(case.steps[step]))
     sequence = case.steps[step][index]
     highest = highest_state_id(case.path, case.config, sequence)
     return edit_sequence(case, step, index, replace(sequence, state_id=highest))
 
 
-def _wide_blocks(draw: st.DrawFn, case: Case) -> Case:
+def _wide_blocks(draw: Draw, case: Case) -> Case:
     """Blocks so large that the products of F-LIMIT come near the bound; every sequence then needs at most one."""
-    size = wide_block_size(case, draw(st.integers(0, 1)))
+    size = wide_block_size(case, draw.below(2))
     if size < case.config.max_model_len:
         return case
     return with_wide_blocks(case, size)
 
 
-def _largest_block(draw: st.DrawFn, case: Case) -> Case:
+def _largest_block(draw: Draw, case: Case) -> Case:
     """Decode: one row of one sequence and a block of 2**31 - 1 tokens, where the product of F-LIMIT is its bound."""
     if case.path == "prompt":
         return _wide_blocks(draw, case)
@@ -81,7 +80,7 @@ def _largest_block(draw: st.DrawFn, case: Case) -> Case:
     return with_wide_blocks(replace(case, config=config, steps=((row,),), max_num_blocks=None), INT32_MAX)
 
 
-def _wide_window(draw: st.DrawFn, case: Case) -> Case:
+def _wide_window(draw: Draw, case: Case) -> Case:
     """Prompt: W as large as total_k_swa and the pivots allow; with one sequence they are at the bound itself."""
     alone = chance(draw, 2, 3)
     if case.path != "prompt":

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence as Items
 
-from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from inputmeta.conformance.cases.model import Config, Gather, Sequence, Varlen
 
-from .draws import INT32_MIN, chance, pick
+from .draws import INT32_MIN, Draw, chance, pick
 from .int32 import ca_ratios
 
 FRESH, SAMPLED, PREDICTED = 7_001, 8_001, 9_001
 """First values of each source: a gathered value names where it comes from."""
 
 
-def draw_gather(draw: st.DrawFn, sequences: Items[Sequence]) -> Gather:
+def draw_gather(draw: Draw, sequences: Items[Sequence]) -> Gather:
     """Gather inputs of one step: [total_q] fresh ids, [m] samples, [m, width] predictions, [n] remap."""
     count = len(sequences)
     total_q = sum(sequence.seqlen_q for sequence in sequences)
-    previous = draw(st.integers(0, count + 2))
+    previous = draw.below(count + 3)
     widest = max(sequence.seqlen_q for sequence in sequences) - 1
     width = widest + pick(draw, (0, 0, 1, 3))
     remap = _remap(draw, count, previous)
@@ -34,7 +33,7 @@ def draw_gather(draw: st.DrawFn, sequences: Items[Sequence]) -> Gather:
     )
 
 
-def draw_varlen(draw: st.DrawFn, config: Config, sequences: Items[Sequence], gather: Gather) -> Gather:
+def draw_varlen(draw: Draw, config: Config, sequences: Items[Sequence], gather: Gather) -> Gather:
     """The gather inputs, in a third of the draws with drafts of variable length (F-VARLEN) that fit the step."""
     varies = chance(draw, 1, 3)
     lengths = tuple(max(1, s.seqlen_q - pick(draw, (0, 0, 1, 2, s.seqlen_q))) for s in sequences)
@@ -63,13 +62,13 @@ def fits_the_pools(config: Config, sequence: Sequence) -> bool:
     return max((last_block + 1) * per_block, (sequence.state_id + 1) * config.swa_block_size) <= 2**31
 
 
-def _remap(draw: st.DrawFn, count: int, previous: int) -> tuple[int, ...]:
+def _remap(draw: Draw, count: int, previous: int) -> tuple[int, ...]:
     """Per sequence its row of the last step, or a negative number: fresh. Sometimes two continue from each row: one was
     forked.
     """
     if previous == 0:
         return (-1,) * count
-    shift = draw(st.integers(0, previous - 1))
+    shift = draw.below(previous)
     backwards = chance(draw, 1, 2)
     to_each_row = 1 + chance(draw, 1, 4)
     remap = []

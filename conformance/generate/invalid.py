@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from inputmeta.conformance.cases.model import Case
 
 from . import broken_int32, broken_out, broken_shapes
 from .breaking import BREAKERS
-from .draws import pick
+from .draws import Draw, pick
 from .profile import Profile
 
 REGISTERED = (broken_shapes, broken_int32, broken_out)
@@ -20,14 +19,14 @@ FEW_PLACES = frozenset(
 """Ways that few cases offer a place for: drawn four times as often."""
 
 
-def draw_breaker(draw: st.DrawFn) -> int:
+def draw_breaker(draw: Draw) -> int:
     """The number of a way to break a case."""
     rare = [number for number, breaker in enumerate(BREAKERS) if breaker.id in FEW_PLACES]
     numbers: tuple[int, ...] = (*range(len(BREAKERS)), *rare * 3)
     return pick(draw, numbers)
 
 
-def broken(draw: st.DrawFn, case: Case, number: int, profile: Profile) -> Case:
+def broken(draw: Draw, case: Case, number: int, profile: Profile) -> Case:
     """The case broken in way ``number``, or in the next one that the case offers a place for.
 
     The case as it is, if it offers no place for any that the profile allows.

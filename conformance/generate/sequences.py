@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from hypothesis import strategies as st
-
 from inputmeta.conformance.cases.model import Config, Path
 
 from .configs import RAW_SENTINEL
-from .draws import INT32_MAX, chance, clipped, draw_length, length_marks, pick
+from .draws import INT32_MAX, Draw, chance, clipped, draw_length, length_marks, pick
 
 ROWS = {"small": 24, "real": 64, "many": 24}
 """Most query rows of a sequence; with small constants past every block, ring and 2p of the tier."""
@@ -68,8 +66,7 @@ class Draft:
         return self.q_start + self.seqlen_q
 
 
-@st.composite
-def drafts(draw: st.DrawFn, scope: Scope) -> Draft:
+def drafts(draw: Draw, scope: Scope) -> Draft:
     """One valid sequence of the path; the simplest is the shortest one with no option set."""
     seqlen_q = _prompt_queries(draw, scope) if scope.path == "prompt" else _decode_queries(draw, scope)
     q_start = _start(draw, scope, seqlen_q)
@@ -95,12 +92,12 @@ def empty_draft(path: Path) -> Draft:
     return Draft(0, 0) if path == "prompt" else Draft(1, 0, is_placeholder=True)
 
 
-def _prompt_queries(draw: st.DrawFn, scope: Scope) -> int:
+def _prompt_queries(draw: Draw, scope: Scope) -> int:
     """seqlen_q of a chunk, 0 included."""
     return draw_length(draw, scope.marks, 0, scope.rows)
 
 
-def _decode_queries(draw: st.DrawFn, scope: Scope) -> int:
+def _decode_queries(draw: Draw, scope: Scope) -> int:
     """1 + drafts: none, few, just inside the ring's room for them, past it, past the whole ring."""
     ring = scope.config.swa_block_size
     room = ring - scope.config.window_size
@@ -108,14 +105,14 @@ def _decode_queries(draw: st.DrawFn, scope: Scope) -> int:
     return 1 + draw_length(draw, (0, 1, 2, 3, room, room + 1, ring - 1, ring, ring + 1), 0, most)
 
 
-def _start(draw: st.DrawFn, scope: Scope, seqlen_q: int) -> int:
+def _start(draw: Draw, scope: Scope, seqlen_q: int) -> int:
     """q_start at a boundary, or such that seqlen_k is at one; the longest context is one of them."""
     latest = scope.config.max_model_len - seqlen_q
     ends = (mark - seqlen_q for mark in scope.marks)
     return draw_length(draw, (*scope.marks, *ends), 0, latest)
 
 
-def _valid_start(draw: st.DrawFn, scope: Scope, q_start: int, seqlen_k: int) -> int:
+def _valid_start(draw: Draw, scope: Scope, q_start: int, seqlen_k: int) -> int:
     """swa_valid_start: none, below the window, inside it, in the chunk, past the row, past the chunk, past int32."""
     some = chance(draw, 4 if scope.path == "prompt" else 1, 6)
     history = q_start - scope.config.window_size
@@ -128,7 +125,7 @@ def _valid_start(draw: st.DrawFn, scope: Scope, q_start: int, seqlen_k: int) -> 
     return place if some else 0
 
 
-def _data_len(draw: st.DrawFn, scope: Scope, q_start: int, seqlen_k: int) -> int:
+def _data_len(draw: Draw, scope: Scope, q_start: int, seqlen_k: int) -> int:
     """data_len past int32, or such that it, or the first kept position data_len - keep, is a border of the chunk."""
     middle = (q_start + seqlen_k) // 2
     places = (q_start - 1, q_start, q_start + 1, middle, seqlen_k - 1, seqlen_k, seqlen_k + 1, 2 * seqlen_k)
@@ -139,14 +136,14 @@ def _data_len(draw: st.DrawFn, scope: Scope, q_start: int, seqlen_k: int) -> int
     return border + scope.config.yoco_prefill_keep_tokens if moved else border
 
 
-def _history_split(draw: st.DrawFn, scope: Scope, q_start: int, seqlen_k: int) -> int:
+def _history_split(draw: Draw, scope: Scope, q_start: int, seqlen_k: int) -> int:
     """L at a border of the chunk or of the first row's look-back; without meaning if n-grams are off."""
     size = scope.config.max_ngram_size
     borders = (1, q_start - size, q_start - size + 1, q_start - 1, q_start, q_start + 1, seqlen_k - 1, seqlen_k)
     return pick(draw, clipped(borders, 0, seqlen_k + 2))
 
 
-def _sentinel(draw: st.DrawFn, scope: Scope, q_start: int, seqlen_k: int, border: int) -> int | None:
+def _sentinel(draw: Draw, scope: Scope, q_start: int, seqlen_k: int, border: int) -> int | None:
     """Where the history has an image token: nowhere, in a row, in the look-back, just out of reach, at the border."""
     size = scope.config.max_ngram_size
     places = (q_start, seqlen_k - 1, q_start - 1, q_start - size + 1, q_start - size, border - 1, border)
@@ -154,7 +151,7 @@ def _sentinel(draw: st.DrawFn, scope: Scope, q_start: int, seqlen_k: int, border
     return None if scope.config.image_sentinel is None else place
 
 
-def _raw_sentinel(draw: st.DrawFn, scope: Scope, q_start: int, seqlen_k: int, border: int) -> int | None:
+def _raw_sentinel(draw: Draw, scope: Scope, q_start: int, seqlen_k: int, border: int) -> int | None:
     """Where the history not yet compressed has a raw token of the sentinel's value."""
     places = (seqlen_k - 1, q_start, q_start - 1, border)
     place = pick(draw, (None, *(place for place in _known(places, seqlen_k) if place >= border)))

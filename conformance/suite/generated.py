@@ -17,7 +17,7 @@ import msgspec
 from inputmeta import oracle
 from inputmeta.conformance.campaign.failures import Failure, Failures, seen_on
 from inputmeta.conformance.campaign.fuzz import fuzz
-from inputmeta.conformance.campaign.generated import ROUND_EXAMPLES, for_each_case, profile_for
+from inputmeta.conformance.campaign.generated import ROUND_EXAMPLES, for_each_case, on_containers, profile_for
 from inputmeta.conformance.campaign.known import KnownFailure, KnownFailures
 from inputmeta.conformance.cases.model import Case, Origin
 from inputmeta.conformance.check.runner import Outcome
@@ -54,6 +54,8 @@ class PathResults:
     """Cases in which a unit was checked."""
     seen: dict[Unit, dict[str, Seen]] = field(default_factory=dict)
     failures: Failures = field(default_factory=Failures)
+    drawn: int = 0
+    """Batches that were drawn so far."""
     _hurry: ExitStack = field(default_factory=ExitStack)
 
     def run(self) -> PathResults:
@@ -68,15 +70,16 @@ class PathResults:
         return replace(profile_for(self.setup.run.subject, (self.path,)), invalid=INVALID_SHARE)
 
     def _check(self, case: Case) -> None:
-        self._check_case(case)
+        self._check_case(case, containers=on_containers(self.drawn))
+        self.drawn += 1
         able = self.setup.run.subject.capabilities
         narrow = narrowed(case) if able.in_place and "P-OUT" in able.refuses else None
         if narrow is not None:
-            self._check_case(narrow)
+            self._check_case(narrow, containers=False)
 
-    def _check_case(self, case: Case) -> None:
+    def _check_case(self, case: Case, *, containers: bool) -> None:
         session = self.setup.run.session
-        outcome = session.run(case)
+        outcome = session.run(case, containers=containers)
         if not outcome.ran:
             return
         broken = broken_steps(case, outcome)

@@ -192,9 +192,9 @@ def test_the_seconds_of_a_run_bound_shrinking(monkeypatch: pytest.MonkeyPatch) -
     now = [0.0]
     run_one = Session.run
 
-    def slow(session: Session, case: object) -> object:
+    def slow(session: Session, case: object, **options: bool) -> object:
         now[0] += 0.05
-        return run_one(session, case)  # type: ignore[arg-type]
+        return run_one(session, case, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Session, "run", slow)
     monkeypatch.setattr(fuzzing.time, "monotonic", lambda: now[0])
