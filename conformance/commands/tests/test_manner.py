@@ -78,7 +78,7 @@ def test_a_known_failure_is_no_failure_to_quiet(tmp_path: Path) -> None:
 
 def test_quiet_of_a_check_of_an_adapter() -> None:
     right = quiet("subject", "check", "--subject", "oracle")
-    assert right.output == "11 checks: 9 passed, 0 failed, 2 skipped\n"
+    assert right.output == "13 checks: 11 passed, 0 failed, 2 skipped\n"
     wrong = quiet("subject", "check", "--subject", "mutant:leaves-a-field-out")
     assert wrong.output.startswith("FAILED  fields")
     assert "\nok " not in wrong.output
