@@ -94,6 +94,8 @@ MODULES = {
 CASES = ("win-a-window-of-4-in-decode-at-positions-0-2-3-4-9", "p-table-a-negative-block-is-refused")
 PROBE = """
 import sys, inputmeta, inputmeta.engine._core, engine, oracle, corpus, conformance
+
+pytestmark = pytest.mark.slow
 assert not [finder for finder in sys.meta_path if "skbc" in type(finder).__module__], "an editable install of ours"
 for module in (inputmeta, inputmeta.engine._core, engine, oracle, corpus, conformance):
     print(module.__file__)

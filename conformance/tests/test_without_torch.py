@@ -117,7 +117,9 @@ def run(programs: Path, *command: str, folder: Path) -> subprocess.CompletedProc
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("programs", PYTHONS, indirect=True)
+@pytest.mark.parametrize(
+    "programs", [pytest.param(v, marks=[] if v == RUNNING else pytest.mark.slow) for v in PYTHONS], indirect=True
+)
 def test_the_suite_works_without_torch_and_engine(programs: Path, tmp_path: Path) -> None:
     every = run(programs, "python", "-W", "error::SyntaxWarning", "-c", IMPORT_ALL, folder=tmp_path)
     assert every.returncode == 0, every.stderr

@@ -379,6 +379,7 @@ def test_next_call_after_a_death_fails_at_once(group: Group) -> None:
     errors_of_survivors(group("after_loss", 3), 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", ["before", "tensors"])
 @pytest.mark.parametrize("victim", [0, 2])
 def test_late_rank_ends_in_errors_in_time(group: Group, moment: str, victim: int) -> None:

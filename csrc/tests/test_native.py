@@ -31,6 +31,7 @@ def run(*command: str) -> str:
     return output
 
 
+@pytest.mark.slow
 def test_native_tests_are_clean_under_the_sanitizers():
     tool(os.environ.get("CXX", "c++"), "g++", "clang++")
     cmake, ninja, ctest = tool("cmake"), tool("ninja"), tool("ctest")

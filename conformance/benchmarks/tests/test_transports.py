@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import shutil
 
+import pytest
 import typer
 from typer.testing import CliRunner
 
 from inputmeta.conformance.benchmarks.transports import FORMS, transports
 
 
+@pytest.mark.slow
 def test_a_tiny_run_measures_every_transport(tmp_path):
     app = typer.Typer()
     app.command()(transports)

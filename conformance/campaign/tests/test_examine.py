@@ -81,6 +81,7 @@ def test_a_failure_in_some_workers_is_flaky(tmp_path: Path, monkeypatch: pytest.
     assert examined.case == GOOD
 
 
+@pytest.mark.slow
 def test_a_failure_on_every_seventh_call_becomes_a_case_of_repeated_steps() -> None:
     with session_on(wrong("every-7th-call")) as session:
         failure = first_failure(session, [prompt(1), prompt(2), prompt(4)])
@@ -92,6 +93,7 @@ def test_a_failure_on_every_seventh_call_becomes_a_case_of_repeated_steps() -> N
         assert replayed(session, examined.case) == {"MISMATCH:prompt:F-POS:positions:value"}
 
 
+@pytest.mark.slow
 def test_a_failure_after_a_larger_batch_becomes_a_case_of_both() -> None:
     earlier = [prompt(1), prompt(7, 1), prompt(2)]
     with session_on(wrong("wrong-after-a-large-batch")) as session:
@@ -153,6 +155,7 @@ def test_shrinking_goes_on_through_deaths_to_the_smallest_case() -> None:
     assert campaign.verdicts[Verdict.PASS] > 0
 
 
+@pytest.mark.slow
 def test_shrinking_goes_on_through_hangs_in_haste_and_has_the_full_time_afterwards() -> None:
     with session_on(dying("hangs")) as session:
         before = time.monotonic()

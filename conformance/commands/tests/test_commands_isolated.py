@@ -115,6 +115,7 @@ def test_fuzz_saves_a_case_that_says_how_it_comes_back(tmp_path: Path) -> None:
         assert "; deterministic: 2 of 2 in fresh workers, 2 of 2 in a warm one" in case.origin.found_by
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short_shrink")
 def test_fuzz_saves_the_steps_that_provoke_a_failure(tmp_path: Path) -> None:
     arguments = ("--seed", "2", "--seconds", "20", "--path", "prompt", "--save-dir", str(tmp_path))
@@ -178,6 +179,7 @@ def test_check_with_known_failures(folder: Path, tmp_path: Path) -> None:
     assert run("check", *common, "--known-failures", known(tmp_path, "nonsense")).exit_code == exits.BAD_USAGE
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short_shrink", "few_replays")
 def test_known_failures_are_written_and_then_cover_the_run(folder: Path, tmp_path: Path) -> None:
     common = ("--subject", RAISES, "--corpus", str(folder), "--save-dir", str(tmp_path / "f"))
@@ -213,6 +215,7 @@ def test_a_subject_runs_in_this_process_on_request(tmp_path: Path) -> None:
     assert refused.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_trace_in_a_worker_sees_a_crash(tmp_path: Path) -> None:
     length = trace_config(TraceOptions()).block_size  # the last chunk ends where the first block does
     line = {"timestamp": 0, "input_length": length, "output_length": 4, "hash_ids": [1]}

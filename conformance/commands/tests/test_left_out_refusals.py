@@ -84,6 +84,7 @@ def test_an_honest_builder_without_validation_conforms(few_cases: Path) -> None:
     assert "PASS 100\n" in ended.output
 
 
+@pytest.mark.slow
 def test_it_does_not_if_it_claims_to_validate_unless_the_user_leaves_that_out(few_cases: Path) -> None:
     assert check("ClaimsAll", few_cases, examples=0).exit_code == exits.DIFFERS
     ended = check("ClaimsAll", few_cases, "--valid-only")
@@ -91,6 +92,7 @@ def test_it_does_not_if_it_claims_to_validate_unless_the_user_leaves_that_out(fe
     assert f"{len(broken_cases(few_cases))} outside the claims" in ended.output
 
 
+@pytest.mark.slow
 def test_what_is_claimed_is_asked_for_and_nothing_else(few_cases: Path) -> None:
     assert check("ChecksTables", few_cases).exit_code == exits.CONFORMS
     ended = check("ClaimsMore", few_cases, examples=0)
@@ -99,6 +101,7 @@ def test_what_is_claimed_is_asked_for_and_nothing_else(few_cases: Path) -> None:
     assert "CRASH: breaks P-NGRAM" not in ended.output
 
 
+@pytest.mark.slow
 def test_what_is_not_drawn_is_not_missed(tmp_path: Path) -> None:
     ended = run("fuzz", "ChecksNone", "--seed", 1, "--seconds", 3, "--save-dir", tmp_path / "saved", "--coverage")
     assert ended.exit_code == exits.CONFORMS, ended.output

@@ -35,9 +35,10 @@ def quiet(*arguments: object) -> Result:
             ("fuzz", "--seconds", 1, "--seed", 4),
             r"fuzz oracle: seed 4, \d+ cases in .* s, \d+ cells compared: PASS \d+",
         ),
-        (
+        pytest.param(
             ("check", "--examples", 100, "--path", "decode", "--coverage"),
             r"corpus cases: \d+ passed, 0 failed, \d+ unsupported; generated, seed 0: 100 cases in .*: PASS 100",
+            marks=pytest.mark.slow,
         ),
         (("replay", CASE, CASE), "2 cases: 2 passed, 0 failed, 0 unsupported"),
         (("compare", CASE), r"compare oracle, oracle#2: 1 cases, \d+ answers, 0 of \d+ fields differ"),

@@ -51,6 +51,7 @@ def reduce(tmp_path: Path, *words: str) -> Result:
     return CliRunner().invoke(app, ["reduce", *words, "--save-dir", str(tmp_path / "out")])
 
 
+@pytest.mark.slow
 def test_one_of_a_thousand_sequences_is_found_and_its_replay_line_runs(saved, tmp_path: Path) -> None:
     wide = saved(prompt(4, 300, CONFIG, 1024, placeholder=700))
     before = time.monotonic()
@@ -74,6 +75,7 @@ def test_what_does_not_fail_is_not_reduced(saved, tmp_path: Path) -> None:
     assert reduce(tmp_path, str(tmp_path / "none.json"), "--subject", "oracle").exit_code == exits.BAD_USAGE
 
 
+@pytest.mark.slow
 def test_the_best_so_far_is_saved_when_the_run_is_interrupted(saved, tmp_path: Path) -> None:
     wide = saved(prompt(4, 300, CONFIG, 1024, placeholder=700))
     words = ["reduce", wide, "--subject", "mutant:raises", "--save-dir", str(tmp_path / "out"), "--in-process"]

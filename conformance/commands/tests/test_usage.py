@@ -90,6 +90,7 @@ def test_a_corpus_is_named_before_something_is_added(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_passing_check_is_short(few_cases: Path) -> None:
     call = (
         "check",
@@ -164,6 +165,7 @@ class Wrong(OracleSubject):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change", ['built["positions"] + 1', 'built["positions"].astype("int64")'], ids=["value", "dtype"]
 )

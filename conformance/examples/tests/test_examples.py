@@ -54,6 +54,7 @@ TRANSPORTS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_an_example_passes_every_check(target):
     def start():

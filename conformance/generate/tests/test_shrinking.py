@@ -12,6 +12,8 @@ from inputmeta.conformance.cases.model import Case, Config
 from inputmeta.conformance.generate import Profile, batches, features
 from inputmeta.conformance.generate.repeatable import repeatable_draws
 
+pytestmark = pytest.mark.slow
+
 SEARCH = settings(max_examples=1500, database=None, deadline=None, phases=(Phase.generate, Phase.shrink))
 
 

@@ -118,6 +118,7 @@ def test_the_corpus_shows_it_by_the_declared_verdict(mutant: Mutant) -> None:
             assert signatures(session, [cases[passed]]) == (found, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FUZZED)
 def test_fuzzing_shows_it_by_the_declared_verdict(name: str) -> None:
     mutant = MUTANTS[name]

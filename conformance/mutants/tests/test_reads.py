@@ -54,6 +54,7 @@ def spread() -> dict[str, dict[str, bool]]:
     return found
 
 
+@pytest.mark.slow
 def test_what_a_fault_spreads_to_is_declared() -> None:
     assert {
         (formula, name) for formula, fields in spread().items() for name, says in fields.items() if not says

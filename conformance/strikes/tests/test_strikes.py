@@ -75,6 +75,7 @@ TOOLS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("tool", "fault"), TOOLS.values(), ids=TOOLS.keys())
 def test_a_tool_at_fault_is_seen(tool: str, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "TOOL", f"\n{tool}")

@@ -206,6 +206,7 @@ def test_a_failure_names_the_field_and_says_what_a_report_says(wrong: Ended) -> 
     assert "Traceback" not in wrong.output
 
 
+@pytest.mark.slow
 def test_names_and_results_do_not_depend_on_folder_settings_or_workers(suite, wrong: Ended, tmp_path: Path) -> None:
     folder = tmp_path / "project" / "deep"
     folder.mkdir(parents=True)
@@ -255,12 +256,14 @@ def test_nothing_ran_fails_with_workers_too(suite) -> None:
     assert "FAILED nothing ran" in ended.output
 
 
+@pytest.mark.slow
 def test_an_accepted_batch_fails_the_refusal_of_its_precondition(suite) -> None:
     ended = suite("user_subjects:Takes", "-k", "test_refusal", "--subject-examples=200")
     assert ended.failing() == {"refusal[decode-P-STATE]"}
     assert "ACCEPTED: breaks P-STATE and was accepted" in "".join(ended.texts.values())
 
 
+@pytest.mark.slow
 def test_a_refusal_that_is_not_claimed_is_skipped_and_counted(suite) -> None:
     for arguments in (("user_subjects:TakesByClaim",), ("user_subjects:Takes", "--subject-valid-only")):
         ended = suite(*arguments, "-k", "test_refusal or test_case", "--subject-examples=200")
@@ -272,6 +275,7 @@ def test_a_refusal_that_is_not_claimed_is_skipped_and_counted(suite) -> None:
     assert "1 skipped: not claimed: refusal for P-TABLE" in cases.output
 
 
+@pytest.mark.slow
 def test_a_subject_that_dies_costs_one_test_not_the_run(suite) -> None:
     options = ("-p", "few_replays", "-k", "test_answer or test_field", "--subject-examples=30")  # some are short
     ended = suite("user_subjects:Dies", *options, isolated=True)
@@ -296,6 +300,7 @@ def test_known_failures_are_expected(suite, tmp_path: Path) -> None:
     assert f"KNOWN {SIGNATURE} – one late – #7" in ended.texts[FIELD]
 
 
+@pytest.mark.slow
 def test_entries_that_no_longer_fail_fail_the_run(suite, tmp_path: Path) -> None:
     passing, _, _ = ids(*CASES)
     file = tmp_path / "known.txt"
@@ -339,6 +344,7 @@ def test_a_case_is_found_by_its_id(suite) -> None:
     assert len(ended.results) == 1
 
 
+@pytest.mark.slow
 def test_no_escape_reaches_a_terminal(suite, tmp_path: Path) -> None:
     corpus = tmp_path / "corpus"
     save_case(load_case(bundled_corpus() / f"{CASES[0]}.json"), corpus / "a\x1b[2J\nPASSED b\x1b]0;x\x07.json")

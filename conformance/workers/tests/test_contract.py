@@ -213,6 +213,7 @@ def test_the_command_says_what_failed_and_ends_with_one():
     assert "        - prompt, 2 sequences: cu_seqlens_q: the field is missing" in wrong.output
 
 
+@pytest.mark.slow
 def test_messages_that_are_not_valid_are_sent_on_request_alone():
     """A shim that ends at the first invalid message passes, and is told what was left out."""
     shim = f"{sys.executable} {HERE / 'wrong_program.py'} dies-of-an-invalid-message"
