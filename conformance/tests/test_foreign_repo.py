@@ -18,6 +18,8 @@ import pytest
 from inputmeta.conformance.cases.corpus import bundled_corpus
 from inputmeta.conformance.cases.files import load_case, save_case
 
+pytestmark = pytest.mark.slow
+
 NAMES = ("engine", "oracle", "corpus", "conformance")
 SUBJECTS = {
     "engine.subject:build": """
@@ -94,8 +96,6 @@ MODULES = {
 CASES = ("win-a-window-of-4-in-decode-at-positions-0-2-3-4-9", "p-table-a-negative-block-is-refused")
 PROBE = """
 import sys, inputmeta, inputmeta.engine._core, engine, oracle, corpus, conformance
-
-pytestmark = pytest.mark.slow
 assert not [finder for finder in sys.meta_path if "skbc" in type(finder).__module__], "an editable install of ours"
 for module in (inputmeta, inputmeta.engine._core, engine, oracle, corpus, conformance):
     print(module.__file__)
