@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from typing import Any
-
-import numpy as np
 
 from inputmeta import oracle
 from inputmeta.conformance.campaign.failures import Failure, seen_on
 from inputmeta.conformance.campaign.reducer import reduce_case
 from inputmeta.conformance.campaign.session import Session
 from inputmeta.conformance.cases.budget import case_cells
-from inputmeta.conformance.cases.model import Case, Config, Path
-from inputmeta.conformance.cases.model import Sequence as CaseSequence
+from inputmeta.conformance.cases.model import Case, Path, case_config, case_sequences
 from inputmeta.conformance.cases.request import Request, affordable_expansions, step_request
 from inputmeta.conformance.check.buffers import PATTERNS
 from inputmeta.conformance.check.verdicts import Finding
@@ -92,14 +87,8 @@ def case_of(steps: Steps, title: str) -> Case | None:
         schema="inputmeta-case/1",
         title=title,
         path=path,
-        config=Config(**plain(first.config, oracle.CONFIG_ARRAYS)),
-        steps=tuple(tuple(CaseSequence(**plain(each, names)) for each in step.sequences) for step in steps),
+        config=case_config(first.config),
+        steps=tuple(case_sequences(step.sequences) for step in steps),
         gather=tuple(each.gather for each in steps) if any(each.gather for each in steps) else (),
         max_num_blocks=first.max_num_blocks,
     )
-
-
-def plain(brought: oracle.MetadataConfig | oracle.SequenceMetadata, arrays: Sequence[str]) -> dict[str, Any]:
-    """The members with plain integers in tuples."""
-    values = {member.name: getattr(brought, member.name) for member in dataclasses.fields(brought)}
-    return values | {name: tuple(np.asarray(values[name], dtype=np.int64).tolist()) for name in arrays}

@@ -6,7 +6,8 @@ types below, and nothing in a case file is ever evaluated. Names and units are t
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from collections.abc import Iterable
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -167,6 +168,26 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     expected: tuple[StepExpected, ...] = ()
     tags: tuple[Text, ...] = ()
     origin: Origin = Origin()
+
+
+def case_config(config: oracle.MetadataConfig) -> Config:
+    """The oracle's configuration as a case's."""
+    return Config(**_members(Config, config, oracle.CONFIG_ARRAYS))
+
+
+def case_sequences(step: Iterable[oracle.SequenceMetadata]) -> tuple[Sequence, ...]:
+    """The oracle's sequences as one step of a case. Copies every token."""
+    return tuple(Sequence(**_members(Sequence, sequence, oracle.SEQUENCE_ARRAYS)) for sequence in step)
+
+
+def _members(kind: type[msgspec.Struct], source: object, arrays: Iterable[str]) -> dict[str, Any]:
+    """The members of ``kind`` as ``source`` has them; ``arrays``, of whatever type, as tuples of plain integers."""
+    values = {name: getattr(source, name) for name in kind.__struct_fields__}
+    return values | {name: _integers(values[name]) for name in arrays}
+
+
+def _integers(values: Any) -> tuple[int, ...]:  # noqa: ANN401 - a sequence, or an array of numpy or the machine
+    return tuple(values.tolist() if hasattr(values, "tolist") else values)
 
 
 def oracle_config(config: Config) -> oracle.MetadataConfig:

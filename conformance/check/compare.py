@@ -108,6 +108,11 @@ def compare_field(key: str, want: Wanted, actual: object, step: int) -> Finding 
     return finding(Verdict.MISMATCH, step, key, want, detail="wrong value", cell=cell, differing=count, kind=VALUE)
 
 
+def tensor_shapes(wanted: Mapping[str, Wanted]) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """Dtype and shape of the wanted tensors by flat key."""
+    return {key: (want.field.dtype, want.field.shape) for key, want in wanted.items() if want.tensor}
+
+
 class FormProblem(NamedTuple):
     """What is wrong with the form of a built field. ``kind`` is part of the signature."""
 

@@ -21,7 +21,7 @@ from inputmeta.conformance.cases.model import Case
 from inputmeta.conformance.cases.request import Request, step_request
 from inputmeta.conformance.check import out_faults
 from inputmeta.conformance.check.buffers import PATTERNS, Arena, Shapes
-from inputmeta.conformance.check.compare import Wanted, compare_field, compare_fields, finding
+from inputmeta.conformance.check.compare import Wanted, compare_field, compare_fields, finding, tensor_shapes
 from inputmeta.conformance.check.inspection import inspected
 from inputmeta.conformance.check.kept import NOTHING_KEPT, Kept, change_text
 from inputmeta.conformance.check.refusals import NotBuilt, ask, check_refusal, offered_shapes
@@ -108,7 +108,7 @@ class ValidStep:
     @property
     def shapes(self) -> Shapes:
         """Dtype and shape of the tensors by flat key."""
-        return {key: (want.field.dtype, want.field.shape) for key, want in self.wanted.items() if want.tensor}
+        return tensor_shapes(self.wanted)
 
 
 def run_case(case: Case, subject: Subject, *, containers: bool = True) -> Outcome:

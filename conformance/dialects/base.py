@@ -18,6 +18,9 @@ Fields = Mapping[str, Value]
 Change = Callable[[Request, Fields], dict[str, Value]]
 """From the fields of a batch to new ones; neither the batch nor an array that is given is changed."""
 
+FieldChange = Callable[[Request, str, np.ndarray], np.ndarray]
+"""From one field of a batch, by its flat key, to a new array."""
+
 INT32 = np.iinfo(np.int32)
 
 
@@ -76,7 +79,7 @@ def keys_in(fields: Fields, names: Iterable[str]) -> list[str]:
     return [key for key, value in fields.items() if key.partition(".")[0] in wanted and is_integers(value)]
 
 
-def each(names: Iterable[str], change: Callable[[Request, str, np.ndarray], np.ndarray]) -> Change:
+def each(names: Iterable[str], change: FieldChange) -> Change:
     """A change of each field with one of these declared names, by itself: ``change(request, key, array)``."""
 
     def run(request: Request, fields: Fields) -> dict[str, Value]:
@@ -84,6 +87,23 @@ def each(names: Iterable[str], change: Callable[[Request, str, np.ndarray], np.n
         return {**fields, **changed}
 
     return run
+
+
+def field_by_field(
+    name: str,
+    says: str,
+    fields: Iterable[str],
+    forward: FieldChange,
+    translate: FieldChange,
+    *,
+    requires: tuple[str, ...] = (),
+    invisible: tuple[Invisible, ...] = (),
+) -> Dialect:
+    """A dialect of fields that are changed each by itself; see the members of :class:`Dialect`."""
+    names = frozenset(fields)
+    return Dialect(
+        name, says, names, each(names, forward), each(names, translate), requires=requires, invisible=invisible
+    )
 
 
 def ratio_of(key: str) -> int:

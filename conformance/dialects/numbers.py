@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.dialects.base import (
-    Dialect,
     Invisible,
-    each,
+    field_by_field,
     integer_fields,
     like,
     narrowed,
@@ -146,41 +147,41 @@ STATE_FIELDS = (
     "kv_swa_index",
 )
 
-INT64 = Dialect(
+INT64 = field_by_field(
     name="int64",
     says="integer tensors are int64; a value outside int32 keeps the array int64, which is a mismatch of its dtype",
     fields=integer_fields(),
-    forward=each(integer_fields(), lambda _, __, values: wide(values) if values.dtype == np.int32 else values),
-    translate=each(integer_fields(), to_int32),
+    forward=lambda _, __, values: wide(values) if values.dtype == np.int32 else values,
+    translate=to_int32,
     invisible=(Invisible("returns-int64", "", "int64 is what the dialect says"),),
 )
-NULL_BLOCKS = Dialect(
+NULL_BLOCKS = field_by_field(
     name=NULL_BLOCK,
     says="block 0 of the compressed pool is a null block: block ids are one higher, cells a block further",
-    fields=frozenset(BLOCK_FIELDS),
-    forward=each(BLOCK_FIELDS, lambda request, key, values: shift_block(request, key, values, higher=True)),
-    translate=each(BLOCK_FIELDS, lambda request, key, values: shift_block(request, key, values, higher=False)),
+    fields=BLOCK_FIELDS,
+    forward=partial(shift_block, higher=True),
+    translate=partial(shift_block, higher=False),
 )
-NULL_STATES = Dialect(
+NULL_STATES = field_by_field(
     name=NULL_STATE,
     says="state block 0 is a null block: state ids are one higher, ring cells a state block further",
-    fields=frozenset(STATE_FIELDS),
-    forward=each(STATE_FIELDS, lambda request, key, values: shift_state(request, key, values, higher=True)),
-    translate=each(STATE_FIELDS, lambda request, key, values: shift_state(request, key, values, higher=False)),
+    fields=STATE_FIELDS,
+    forward=partial(shift_state, higher=True),
+    translate=partial(shift_state, higher=False),
 )
-SENTINEL_0 = Dialect(
+SENTINEL_0 = field_by_field(
     name="sentinel-0",
     says="a row that stores nothing has slot 0, a cell of the null block, where the specification has -1",
-    fields=frozenset(SLOTS),
-    forward=each(SLOTS, lambda _, __, values: other_sentinel(values, -1, 0)),
-    translate=each(SLOTS, lambda _, __, values: other_sentinel(values, 0, -1)),
+    fields=SLOTS,
+    forward=lambda _, __, values: other_sentinel(values, -1, 0),
+    translate=lambda _, __, values: other_sentinel(values, 0, -1),
     requires=(NULL_BLOCK, NULL_STATE),
 )
-AT_LEAST_1 = Dialect(
+AT_LEAST_1 = field_by_field(
     name="lengths-at-least-1",
     says="lengths of a decode step are at least 1, also where no key is visible yet",
-    fields=frozenset(LENGTHS),
-    forward=each(LENGTHS, lambda request, key, values: change_lengths(request, key, values, at_least_1=True)),
-    translate=each(LENGTHS, lambda request, key, values: change_lengths(request, key, values, at_least_1=False)),
+    fields=LENGTHS,
+    forward=partial(change_lengths, at_least_1=True),
+    translate=partial(change_lengths, at_least_1=False),
     invisible=tuple(Invisible("", name, "a length below 1 comes out as 1, as one of 1 does") for name in LENGTHS),
 )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
 from inputmeta.conformance.cases.request import Request
-from inputmeta.conformance.dialects.base import Dialect, each, like, nowhere, require_shape, wide
+from inputmeta.conformance.dialects.base import field_by_field, like, nowhere, require_shape, wide
 from inputmeta.conformance.dialects.rows import rows_of
 
 CELL_FIELDS = (
@@ -126,18 +127,18 @@ def renumbered(cells: np.ndarray, states: np.ndarray, at: np.ndarray, size: int,
     return like(given, np.where(own, there.reshape(rows) * size + place, nowhere(cells)))
 
 
-CYCLIC_TABLE = Dialect(
+CYCLIC_TABLE = field_by_field(
     name=CYCLIC,
     says="a ring is pages of a cyclic table: position pos lies in table[(pos // page) % n] * page + pos % page",
-    fields=frozenset(CELL_FIELDS),
-    forward=each(CELL_FIELDS, lambda request, key, values: change_cells(request, key, values, pages=True)),
-    translate=each(CELL_FIELDS, lambda request, key, values: change_cells(request, key, values, pages=False)),
+    fields=CELL_FIELDS,
+    forward=partial(change_cells, pages=True),
+    translate=partial(change_cells, pages=False),
 )
 RING_FIELDS = (*CELL_FIELDS, "state_block_idx")
-BY_PLACE = Dialect(
+BY_PLACE = field_by_field(
     name=PLACES,
     says="rings are numbered by the place of their sequence in the batch, not by state id",
-    fields=frozenset(RING_FIELDS),
-    forward=each(RING_FIELDS, lambda request, key, values: change_rings(request, key, values, places=True)),
-    translate=each(RING_FIELDS, lambda request, key, values: change_rings(request, key, values, places=False)),
+    fields=RING_FIELDS,
+    forward=partial(change_rings, places=True),
+    translate=partial(change_rings, places=False),
 )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from inputmeta.conformance.cases.request import Request
-from inputmeta.conformance.dialects.base import Dialect, Invisible, each, like, nowhere, require_shape, wide
+from inputmeta.conformance.dialects.base import Invisible, field_by_field, like, nowhere, require_shape, wide
 from inputmeta.conformance.dialects.rows import Rows, rows_of
 
 INDEX_FIELDS = ("kv_swa_index", "kv_swa_full_index")
@@ -108,29 +110,25 @@ def change_buffers(request: Request, key: str, index: np.ndarray, *, by_request:
     return change(index, rows, window, np.minimum(rows.seqlen_k - rows.seqlen_q, window))
 
 
-NEWEST_FIRST = Dialect(
+NEWEST_FIRST = field_by_field(
     name="newest-first",
     says="the keys of a window are listed from the newest to the oldest",
-    fields=frozenset(INDEX_FIELDS),
-    forward=each(INDEX_FIELDS, lambda _, key, index: reversed_windows(key, index)),
-    translate=each(INDEX_FIELDS, lambda _, key, index: reversed_windows(key, index)),
+    fields=INDEX_FIELDS,
+    forward=lambda _, key, index: reversed_windows(key, index),
+    translate=lambda _, key, index: reversed_windows(key, index),
 )
-PADDED_WIDTH = Dialect(
+PADDED_WIDTH = field_by_field(
     name=PADDED,
     says=f"windows have columns of -1 up to a multiple of {TILE}",
-    fields=frozenset(INDEX_FIELDS),
-    forward=each(INDEX_FIELDS, pad),
-    translate=each(INDEX_FIELDS, unpad),
+    fields=INDEX_FIELDS,
+    forward=pad,
+    translate=unpad,
     invisible=(Invisible("returns-extra-cells", "", "one more column of -1 is what the dialect pads with"),),
 )
-BY_REQUEST = Dialect(
+BY_REQUEST = field_by_field(
     name=BUFFERS,
     says="windows of a prompt point into a buffer a request, its last min(q_start, W) keys and then its new rows",
-    fields=frozenset({"kv_swa_full_index"}),
-    forward=each(
-        ["kv_swa_full_index"], lambda request, key, index: change_buffers(request, key, index, by_request=True)
-    ),
-    translate=each(
-        ["kv_swa_full_index"], lambda request, key, index: change_buffers(request, key, index, by_request=False)
-    ),
+    fields={"kv_swa_full_index"},
+    forward=partial(change_buffers, by_request=True),
+    translate=partial(change_buffers, by_request=False),
 )

@@ -257,6 +257,16 @@ def own_streams() -> tuple[BinaryIO, BinaryIO]:
     return os.fdopen(source, "rb"), os.fdopen(sink, "wb")
 
 
+def loaded(name: str) -> tuple[Subject, BinaryIO, BinaryIO]:
+    """A subject, and the process's streams for the protocol alone; without a subject the process ends with 125."""
+    source, sink = own_streams()
+    try:
+        return load_subject(name), source, sink
+    except SubjectError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(NO_SUBJECT)
+
+
 def main(arguments: list[str]) -> int:
     """Entry point of the module: ``[--json] SUBJECT``."""
     lines = arguments[:1] == ["--json"]
@@ -264,12 +274,7 @@ def main(arguments: list[str]) -> int:
     if len(names) != 1:
         sys.stderr.write("usage: python -m inputmeta.conformance.protocol.serve [--json] SUBJECT\n")
         return 2
-    source, sink = own_streams()
-    try:
-        subject = load_subject(names[0])
-    except SubjectError as error:
-        sys.stderr.write(f"{error}\n")
-        return NO_SUBJECT
+    subject, source, sink = loaded(names[0])
     serve(subject, source, sink, lines=lines)
     return 0
 

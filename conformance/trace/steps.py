@@ -5,10 +5,8 @@ from __future__ import annotations
 from array import array
 from dataclasses import dataclass
 
-import msgspec
-
 from inputmeta import oracle
-from inputmeta.conformance.cases.model import Case, Config, Origin, Path, Sequence
+from inputmeta.conformance.cases.model import Case, Origin, Path, case_config, case_sequences
 from inputmeta.conformance.trace.options import TraceOptions
 
 PLACEHOLDER = -1
@@ -62,14 +60,8 @@ def step_case(step: Step, config: oracle.MetadataConfig, seed: int | None = None
         schema="inputmeta-case/1",
         title=f"step {step.index} of a trace replay, {len(step.sequences)} sequences, {step.total_q} rows",
         path=step.path,
-        config=msgspec.convert(_values(Config, config), Config),
-        steps=(tuple(msgspec.convert(_values(Sequence, sequence), Sequence) for sequence in step.sequences),),
+        config=case_config(config),
+        steps=(case_sequences(step.sequences),),
         tags=("trace",),
         origin=Origin(found_by="trace", seed=seed),
     )
-
-
-def _values(kind: type[msgspec.Struct], source: object) -> dict[str, object]:
-    """The fields of ``kind`` as ``source`` has them, arrays as tuples."""
-    values = {name: getattr(source, name) for name in kind.__struct_fields__}
-    return {name: tuple(value) if isinstance(value, array) else value for name, value in values.items()}

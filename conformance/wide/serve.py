@@ -19,9 +19,8 @@ from inputmeta.conformance.check.verdicts import Finding
 from inputmeta.conformance.protocol import messages as wire
 from inputmeta.conformance.protocol.codec import read_frame
 from inputmeta.conformance.protocol.convert import hello_answer
-from inputmeta.conformance.protocol.serve import NO_SUBJECT, own_streams
-from inputmeta.conformance.subjects.base import Subject, SubjectError
-from inputmeta.conformance.subjects.loading import load_subject
+from inputmeta.conformance.protocol.serve import loaded
+from inputmeta.conformance.subjects.base import Subject
 from inputmeta.conformance.wide.forms import Claims
 from inputmeta.conformance.wide.loop import Counts, run_batch
 from inputmeta.conformance.wide.messages import Batches, Done, framed, from_parent
@@ -74,12 +73,7 @@ def main(arguments: list[str]) -> int:
     if len(arguments) != 2:
         sys.stderr.write("usage: python -m inputmeta.conformance.wide.serve SUBJECT PLACE\n")
         return 2
-    source, sink = own_streams()
-    try:
-        subject = load_subject(arguments[0])
-    except SubjectError as error:
-        sys.stderr.write(f"{error}\n")
-        return NO_SUBJECT
+    subject, source, sink = loaded(arguments[0])
     with open(arguments[1], "r+b") as file, mmap.mmap(file.fileno(), PLACE.size) as place:
         serve(subject, source, sink, place)
     return 0

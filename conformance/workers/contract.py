@@ -19,7 +19,7 @@ from inputmeta import oracle
 from inputmeta.conformance.cases.model import FaultKind, OutFault
 from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.check.buffers import PATTERNS, Arena, Shapes
-from inputmeta.conformance.check.compare import Wanted, form_problem
+from inputmeta.conformance.check.compare import Wanted, form_problem, tensor_shapes
 from inputmeta.conformance.check.containers import inspectable
 from inputmeta.conformance.check.out_faults import beyond, spoilt, written_before
 from inputmeta.conformance.check.tails import tails_of
@@ -173,7 +173,7 @@ def check_in_place(session: Session) -> Iterator[str]:
         own = copied(session.ask(request))
         wanted = session.claimed(request)
         tails = tails_of([request], session.claims)
-        shapes = tails.shapes({key: (w.field.dtype, w.field.shape) for key, w in wanted.items() if w.tensor})
+        shapes = tails.shapes(tensor_shapes(wanted))
         for pattern in PATTERNS:
             arena = Arena([shapes], pattern)
             offered = dataclasses.replace(request, out=arena.views(shapes))
@@ -205,7 +205,7 @@ def check_out(session: Session) -> Iterator[str]:
     kinds: tuple[FaultKind, ...] = get_args(FaultKind)
     for number, request in enumerate(session.valid()):
         wanted = session.claimed(request)
-        shapes = {key: (want.field.dtype, want.field.shape) for key, want in wanted.items() if want.tensor}
+        shapes = tensor_shapes(wanted)
         for place, kind in enumerate(kinds):
             faults = [OutFault(key=key, fault=kind) for key in shapes]
             possible = [fault for fault in faults if beyond(fault, request.path, shapes, session.claims) is None]

@@ -10,6 +10,7 @@ import msgspec
 
 from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.check.buffers import PATTERNS, Arena
+from inputmeta.conformance.check.compare import tensor_shapes
 from inputmeta.conformance.protocol.convert import build_message
 from inputmeta.conformance.protocol.messages import Array
 from inputmeta.conformance.protocol.region import Region, with_arrays
@@ -50,8 +51,7 @@ def check_shared_memory(session: Session) -> Iterator[str]:
 
 def shared_buffers_problems(session: Session, request: Request, before: Result) -> Iterator[str]:
     """What is wrong with the caller's buffers where they are shared, guards included."""
-    wanted = session.claimed(request)
-    shapes = {key: (want.field.dtype, want.field.shape) for key, want in wanted.items() if want.tensor}
+    shapes = tensor_shapes(session.claimed(request))
     arena = Arena([shapes], PATTERNS[0])
     fences = arena.outside(shapes)
     filled = session.ask(dataclasses.replace(request, out=arena.views(shapes)), share_from=0)
