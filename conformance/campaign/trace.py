@@ -17,9 +17,9 @@ from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.check.audit import sampled_rows
 from inputmeta.conformance.check.compare import compare_fields
 from inputmeta.conformance.check.runner import build, wanted_fields
-from inputmeta.conformance.check.verdicts import Finding, Verdict
+from inputmeta.conformance.check.verdicts import Finding, Verdict, field_name
 from inputmeta.conformance.interrupts import Interrupted, look
-from inputmeta.conformance.subjects.base import Result, Subject
+from inputmeta.conformance.subjects.base import Result, Subject, Unsupported
 from inputmeta.conformance.subjects.reference import reference_of
 from inputmeta.conformance.trace.counts import Counts
 from inputmeta.conformance.trace.options import TraceOptions, step_config
@@ -146,7 +146,7 @@ def _check(
     result.compared_steps += 1
     if isinstance(built, Finding) and built.verdict is Verdict.UNSUPPORTED:
         result.compared_steps -= 1
-        result.unsupported[built.detail] += 1
+        result.unsupported[built.left_out] += 1
         return []
     if isinstance(built, Finding):
         return [built.on_path(step.path)]
@@ -169,8 +169,13 @@ def _against_oracle(
     for name in unclaimed:
         result.unsupported[name] += 1
     result.rows_compared += sum(each.seqlen_q for each in request.sequences) if rows is None else len(rows)
+    findings = compare_fields(wanted, built)
+    for found in findings:
+        if found.verdict is Verdict.UNSUPPORTED and found.key is not None:
+            result.unsupported[found.left_out] += 1
+            del wanted[found.key]
     result.cells_compared += sum(want.compared() for want in wanted.values())
-    return compare_fields(wanted, built)
+    return [found for found in findings if found.verdict is not Verdict.UNSUPPORTED]
 
 
 def _against_reference(
@@ -181,6 +186,10 @@ def _against_reference(
     wanted = claimed(expected, subject)
     for name in sorted({key.partition(".")[0] for key in expected.fields.keys() - wanted.keys()}):
         result.unsupported[name] += 1
+    for key in wanted:
+        reason = built.get(key)
+        if isinstance(reason, Unsupported):
+            result.unsupported[f"{field_name(key)}: {reason}"] += 1
     result.wide_steps += 1
     result.rows_compared += expected.batch.total_q
     result.cells_compared += cells_of(expected, subject)

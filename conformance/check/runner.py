@@ -82,11 +82,10 @@ class Outcome:
         for found in findings:
             if found.verdict is not Verdict.UNSUPPORTED:
                 continue
+            self.unsupported.add(found.left_out)
             if found.key is None:
                 self.steps = 0
-                self.unsupported.add(found.detail)
             else:
-                self.unsupported.add(f"{field_name(found.key)}: {found.detail}")
                 self.not_built.add((found.step, found.key))
         kept = [found.on_path(self.path) for found in findings if found.verdict is not Verdict.UNSUPPORTED]
         self.findings = distinct([*self.findings, *kept])

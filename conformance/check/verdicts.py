@@ -164,6 +164,11 @@ class Finding:
         return None if self.key is None else field_name(self.key)
 
     @property
+    def left_out(self) -> str:
+        """What an UNSUPPORTED finding leaves out, as it is counted: the field with the reason, or that of the batch."""
+        return self.detail if self.key is None else f"{field_name(self.key)}: {self.detail}"
+
+    @property
     def speaks_of_values(self) -> bool:
         """Whether it says that a field is not what its formula says, from which others may follow."""
         return self.key is not None and self.verdict in (Verdict.MISMATCH, Verdict.UNWRITTEN)

@@ -18,7 +18,7 @@ from inputmeta.conformance.check.containers import Broken, Inspected, inspector_
 from inputmeta.conformance.console import plain_text
 from inputmeta.conformance.protocol import messages as wire
 from inputmeta.conformance.protocol.codec import MAX_FRAME, ProtocolError
-from inputmeta.conformance.subjects.base import Capabilities, Rejection, Result, Subject, Unsupported
+from inputmeta.conformance.subjects.base import Capabilities, Rejection, Result, Subject, Unsupported, with_buffers
 
 SHARED_FROM = 2**20
 """Bytes of a batch from which on a served subject has it in shared memory: below, a pipe is as fast."""
@@ -265,7 +265,7 @@ def apply_result(answer: wire.ResultAnswer, request: Request) -> Result:
     if answer.buffers is None:
         raise ProtocolError("a result without the buffers that were to be filled")
     apply_buffers(answer.buffers, request.out)
-    return fields | {key: value for key, value in request.out.items() if key not in reasons}
+    return with_buffers(fields, request.out)
 
 
 def apply_buffers(buffers: Sequence[wire.Array], out: Mapping[str, np.ndarray]) -> None:

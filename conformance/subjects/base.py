@@ -153,6 +153,12 @@ class Unsupported(Exception):  # noqa: N818 - an answer of the subject, not an e
         super().__init__(self.reason)
 
 
+def with_buffers(result: Result, out: Mapping[str, np.ndarray] | None) -> Result:
+    """The result of a batch that came with ``out``: these buffers in their places, but where a field is Unsupported."""
+    buffers = {key: view for key, view in (out or {}).items() if not isinstance(result.get(key), Unsupported)}
+    return {**result, **buffers}
+
+
 class SubjectFailure(Exception):  # noqa: N818 - an answer about the subject, not an error of the suite
     """A subject that gave no answer at all: it died, hung, or spoke nonsense.
 

@@ -22,7 +22,7 @@ from inputmeta.conformance.check.compare import Wanted
 from inputmeta.conformance.check.runner import ValidStep, build, merge_passes, run_pass, wanted_fields
 from inputmeta.conformance.check.verdicts import Finding, Verdict, declared, field_name
 from inputmeta.conformance.check.zigzag import compared_fields
-from inputmeta.conformance.subjects.base import Result, Subject, Unsupported
+from inputmeta.conformance.subjects.base import Result, Subject, Unsupported, with_buffers
 from inputmeta.conformance.subjects.reference import reference_of
 
 CONFIRMED_ROWS = 4
@@ -70,8 +70,7 @@ def compared(
         result = build(subject, request, number)
         if isinstance(result, Finding):
             return refusal_of(result, requests[number], number)
-        fields = {key: want for key, want in fields.items() if not isinstance(result.get(key), Unsupported)}
-        built: Result = result if request.out is None else {**result, **request.out}
+        built = with_buffers(result, request.out)
         differing = differing_keys(steps[number], fields, built)
         outside = []
         if arena is not None:
@@ -102,8 +101,12 @@ def shapes_of(fields: Mapping[str, np.ndarray | int | bool]) -> Shapes:
 
 
 def differing_keys(step: reference.Expected, wanted: Mapping[str, np.ndarray | int | bool], built: Result) -> list[str]:
-    """Keys of the wanted fields that are not as the reference has them."""
-    return [key for key, value in wanted.items() if not same(value, built.get(key), step, key)]
+    """Keys of the wanted fields that were built, and not as the reference has them."""
+    return [
+        key
+        for key, value in wanted.items()
+        if not isinstance(built.get(key), Unsupported) and not same(value, built.get(key), step, key)
+    ]
 
 
 def same(want: np.ndarray | int | bool, got: object, step: reference.Expected, key: str) -> bool:

@@ -27,6 +27,7 @@ from inputmeta.conformance.protocol import messages as wire
 from inputmeta.conformance.subjects.base import (
     Rejection,
     SubjectFailure,
+    Unsupported,
 )
 from inputmeta.conformance.workers.contract_batches import (
     broken_batches,
@@ -90,8 +91,11 @@ def check_answers(session: Session) -> Iterator[str]:
     for request in session.valid():
         try:
             session.ask(request)
+        except Unsupported:
+            session.leave_out(request)
         except (Rejection, SubjectFailure) as failure:
             yield f"{described(request)}: {said(failure)}"
+    session.valid()  # an adapter that builds none of them is not checked
 
 
 def check_fields(session: Session) -> Iterator[str]:
@@ -99,7 +103,8 @@ def check_fields(session: Session) -> Iterator[str]:
     for request in session.valid():
         result = session.ask(request)
         for key, want in session.claimed(request).items():
-            problem = form_problem(want, result.get(key))
+            answer = result.get(key)
+            problem = None if isinstance(answer, Unsupported) else form_problem(want, answer)
             if problem is not None:
                 yield f"{described(request)}: {key}: {problem.text}"
 
@@ -151,6 +156,8 @@ def refusal_problems(session: Session, request: Request) -> Iterator[str]:
             yield f"names the field {rejection.field!r}, which is neither an input nor a declared field"
         if not str(rejection).strip():
             yield "says nothing: the message is empty"
+    except Unsupported:  # a program need not refuse what it does not build
+        return
     except SubjectFailure as failure:
         yield f"is not refused: {said(failure)}"
     else:
@@ -306,6 +313,9 @@ def run_check(name: str, check: Callable[[Session], Iterator[str]], session: Ses
             problems.setdefault(problem)
     except Skipped as reason:
         return CheckResult(name, meaning, skipped=str(reason))
+    except Unsupported as answer:  # of a variant of a batch that it builds, or of one that was not asked for before
+        if not problems:
+            return CheckResult(name, meaning, skipped=f"unsupported: {answer}")
     except (Rejection, SubjectFailure) as failure:
         problems.setdefault(said(failure))
     lines = list(problems)

@@ -43,12 +43,15 @@ class Session:
         self.claims: Capabilities = without_refusals(claims) if valid_only else claims
         self.requests = list(batches(self.claims))
         self.sent = 0
+        self.none_left = "the claimed sizes allow none of the batches"
+        """Why, where there is no batch."""
 
     def ask(self, request: Request, **forms: Any) -> Result:  # noqa: ANN401 - members of Forms
         """The program's result. ``forms``: other forms than the session has.
 
         Raises:
             Rejection: its refusal.
+            Unsupported: it does not build the batch.
             SubjectFailure: there is no answer, or one that does not fit.
         """
         self.ensure()
@@ -82,10 +85,15 @@ class Session:
             self.worker.hello()
 
     def valid(self) -> list[Request]:
-        """Valid batches; raises Skipped if the claims allow none."""
+        """Valid batches, but those left out; raises Skipped if there is none."""
         if not self.requests:
-            raise Skipped("the claimed sizes allow none of the batches")
+            raise Skipped(self.none_left)
         return self.requests
+
+    def leave_out(self, request: Request) -> None:
+        """Ask no more for a batch that the program called unsupported."""
+        self.requests = [each for each in self.requests if each is not request]
+        self.none_left = "each of the batches is unsupported"
 
     def claimed(self, request: Request) -> dict[str, Wanted]:
         """The claimed fields of a batch."""

@@ -17,7 +17,7 @@ from inputmeta.conformance.check.verdicts import Verdict
 from inputmeta.conformance.commands import trace_progress as progress
 from inputmeta.conformance.commands.trace_progress import TraceProgress, summary_lines
 from inputmeta.conformance.subjects import load_subject
-from inputmeta.conformance.subjects.base import Capabilities, Rejection
+from inputmeta.conformance.subjects.base import Capabilities, Rejection, Unsupported
 from inputmeta.conformance.subjects.reference import reference_of
 from inputmeta.conformance.trace import TraceOptions, trace_config
 from inputmeta.conformance.trace.tests.synthetic import SMALL, conversations
@@ -239,3 +239,34 @@ def test_a_reference_that_is_wrong_ends_the_replay_and_accuses_nobody(monkeypatc
     assert [found.verdict for found in result.suite] == [Verdict.SUITE]
     assert (result.failures, result.passed, result.wide_steps) == ({}, False, 1)
     assert summary_lines(result)[-1] == "verdict: the suite is wrong"
+
+
+class LeavesOut:
+    """A subject that does not build one field of any step, and has another one wrong at some steps."""
+
+    name = "leaves out"
+
+    def __init__(self, subject, wrong=()):
+        self.subject, self.wrong, self.capabilities = subject, wrong, subject.capabilities
+
+    def build(self, request):
+        built = dict(self.subject.build(request)) | {"positions": Unsupported("never")}
+        if len(request.sequences) in self.wrong:
+            built["query_indices"] = built["query_indices"] + 1
+        return built
+
+
+def test_a_field_that_is_not_built_is_counted_and_no_difference():
+    narrow = replay_trace(conversations(3, seed=4), SMALL, LeavesOut(ORACLE))
+    wide = replay_many(LeavesOut(RIGHT))
+    for result in (narrow, wide):
+        assert (result.failures, result.differing_steps, result.passed) == ({}, 0, True)
+        assert result.unsupported["positions: never"] == result.compared_steps
+    assert wide.wide_steps > 0
+    whole = replay_trace(conversations(3, seed=4), SMALL, ORACLE)
+    assert 0 < narrow.cells_compared < whole.cells_compared
+
+
+def test_a_field_that_is_not_built_hides_no_other_in_a_wide_step():
+    result = replay_many(LeavesOut(RIGHT, wrong=range(256, 400)))
+    assert {failure.finding.key for failure in result.failures.values()} == {"query_indices"}

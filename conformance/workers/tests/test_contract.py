@@ -75,6 +75,21 @@ def test_the_oracle_passes_every_check():
     assert [r.name for r in results if r.skipped is not None] == ["container"]
 
 
+def test_what_is_not_built_fails_no_check() -> None:
+    results = list(
+        run_checks(starting("-m", "inputmeta.conformance.protocol.serve", f"{WRONG}:BuildsSome"), robust=False)
+    )
+    assert [(r.name, r.problems) for r in results if r.problems] == []
+    assert "fields" not in {r.name for r in results if r.skipped is not None}
+
+
+def test_of_an_adapter_that_builds_nothing_nothing_is_checked() -> None:
+    session = Session(lambda: InThisProcess(f"{WRONG}:BuildsNone"))
+    for name in ("answers", "fields", "repeatable", "rejects", "in-place", "out"):
+        found = run_check(name, dict(CHECKS)[name], session)
+        assert (found.problems, found.skipped) == ((), "each of the batches is unsupported")
+
+
 def test_a_container_of_which_nothing_can_be_inspected_is_no_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(containers, "on_host", lambda tensor: False)
     session = Session(lambda: InThisProcess("mutant:copy-shares"))

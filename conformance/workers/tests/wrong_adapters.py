@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from inputmeta.conformance.subjects import Rejection
+from inputmeta.conformance.subjects import Rejection, Unsupported
 from inputmeta.conformance.subjects.oracle import OracleSubject
 
 
@@ -48,3 +48,19 @@ class RefusesBadly(OracleSubject):
             return super().build(request)
         except Rejection as rejection:
             raise Rejection(rejection.condition, 99, "thing", "") from rejection
+
+
+class BuildsSome(Claims):
+    """Builds no batch of several sequences, and of no batch the positions. It is right: that is its answer."""
+
+    def build(self, request):
+        if len(request.sequences) > 1:
+            raise Unsupported("more than one sequence")
+        return dict(super().build(request)) | {"positions": Unsupported("never")}
+
+
+class BuildsNone(Claims):
+    """Builds nothing at all."""
+
+    def build(self, request):
+        raise Unsupported("never")
