@@ -55,8 +55,8 @@ class Request:
         fault = self.out_fault
         return [*broken, oracle.OutError(None, fault.key, 0, "what the batch needs", f"in `out` is {fault.fault}")]
 
-    def expected(self, rows: Sequence[int] | None = None) -> dict[str, oracle.ExpectedField]:
-        """The oracle's fields; ``rows`` as in :func:`oracle.expected_fields`."""
+    def expected(self, rows: Sequence[int] | None = None, *, is_valid: bool = False) -> dict[str, oracle.ExpectedField]:
+        """The oracle's fields; ``rows`` and ``is_valid`` as in :func:`oracle.expected_fields`."""
         return oracle.expected_fields(
             self.path,
             self.config,
@@ -65,6 +65,7 @@ class Request:
             expand=self.expand,
             gather=self.gather,
             max_num_blocks=self.max_num_blocks,
+            is_valid=is_valid,
         )
 
 

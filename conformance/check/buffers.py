@@ -1,10 +1,12 @@
 """Poisoned and fenced output buffers.
 
-Each field gets one allocation: a guard, then for each of its ratios a row and a guard. A row is filled with a pattern
-before the subject runs; two runs with different patterns tell a cell that was not written from one that is wrong, and a
-changed guard cell is a write outside. Over the steps of a case the allocation stays and a view is a prefix of its row,
-so that what a step leaves behind is there for the next, and every cell past the view counts as guard. The rows of one
-field lie in one storage at even distances, as F-STACK wants the buckets of a captured buffer.
+Each field has a stretch of memory: a guard, then for each of its ratios a row and a guard. A row is filled with a
+pattern before the subject runs; two runs with different patterns tell a cell that was not written from one that is
+wrong, and a changed guard cell is a write outside. Over the steps of a case the memory stays and a view is a prefix of
+its row, so that what a step leaves behind is there for the next, and every cell past the view counts as guard. The rows
+of one field lie in one storage at even distances, as F-STACK wants the buckets of a captured buffer.
+
+The fields of one dtype share an allocation, so that one comparison tells that nothing at all is wrong.
 """
 
 from __future__ import annotations
@@ -12,11 +14,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
 GUARD_CELLS = 256
 """Cells before and after a row; 1 KiB of int32 each."""
+ALIGNED_CELLS = 64
+"""A field begins at a multiple of so many cells: as well aligned as an allocation of its own."""
 
 PATTERNS: tuple[dict[str, int], ...] = (
     {"int32": 0x5A5A5A5A, "bool": 1},
@@ -57,27 +63,41 @@ class FencedRow:
         return self.start + self.capacity + GUARD_CELLS
 
 
+class _Place(NamedTuple):
+    """Where a flat key's row lies: its dtype's block, the cells of its field there, its own start among them."""
+
+    dtype: str
+    field: slice
+    start: int
+    capacity: int
+
+
 class Arena:
     """The fenced buffers of one run over the steps of a case. ``steps``: what each step will ask for."""
 
-    def __init__(self, steps: list[Shapes], pattern: dict[str, int]) -> None:
-        capacities: dict[str, int] = {}
-        dtypes: dict[str, str] = {}
-        for shapes in steps:
-            for key, (dtype, shape) in shapes.items():
-                capacities[key] = max(capacities.get(key, 0), math.prod(shape))
-                dtypes[key] = dtype
-        fields: dict[str, list[str]] = {}
-        for key in capacities:
-            fields.setdefault(key.partition(".")[0], []).append(key)
-        self.rows: dict[str, FencedRow] = {}
-        for keys in fields.values():
-            dtype = dtypes[keys[0]]
-            capacity = max(capacities[key] for key in keys)
-            distance = capacity + GUARD_CELLS
-            memory = np.full(GUARD_CELLS + len(keys) * distance, pattern[dtype], dtype=np.dtype(dtype))
-            for index, key in enumerate(keys):
-                self.rows[key] = FencedRow(memory, GUARD_CELLS + index * distance, capacity)
+    def __init__(self, steps: list[Shapes], pattern: Mapping[str, int]) -> None:
+        self._places, sizes = _places(steps)
+        self.blocks = {dtype: np.full(size, pattern[dtype], dtype=np.dtype(dtype)) for dtype, size in sizes.items()}
+        """All the memory, by dtype."""
+
+    @cached_property
+    def rows(self) -> dict[str, FencedRow]:
+        """The row of every flat key."""
+        return {
+            key: FencedRow(self.blocks[place.dtype][place.field], place.start, place.capacity)
+            for key, place in self._places.items()
+        }
+
+    def copy(self) -> Arena:
+        """The same buffers in memory of their own, as they are now."""
+        copied = object.__new__(Arena)
+        copied._places = self._places
+        copied.blocks = {dtype: block.copy() for dtype, block in self.blocks.items()}
+        return copied
+
+    def same(self, other: Arena) -> bool:
+        """Whether a copy holds the same in every cell, guards included."""
+        return all(np.array_equal(block, other.blocks[dtype]) for dtype, block in self.blocks.items())
 
     def views(self, shapes: Shapes) -> dict[str, np.ndarray]:
         """The views of one step."""
@@ -86,3 +106,28 @@ class Arena:
     def outside(self, shapes: Shapes) -> dict[str, np.ndarray]:
         """Copies of what lies outside the views of one step."""
         return {key: self.rows[key].outside(shape) for key, (_, shape) in shapes.items()}
+
+
+def _places(steps: list[Shapes]) -> tuple[dict[str, _Place], dict[str, int]]:
+    """Where each flat key lies, large enough for every step, and the cells of each dtype's block."""
+    capacities: dict[str, int] = {}
+    dtypes: dict[str, str] = {}
+    for shapes in steps:
+        for key, (dtype, shape) in shapes.items():
+            capacities[key] = max(capacities.get(key, 0), math.prod(shape))
+            dtypes[key] = dtype
+    fields: dict[str, list[str]] = {}
+    for key in capacities:
+        fields.setdefault(key.partition(".")[0], []).append(key)
+    places: dict[str, _Place] = {}
+    sizes: dict[str, int] = {}
+    for keys in fields.values():
+        dtype = dtypes[keys[0]]
+        capacity = max(capacities[key] for key in keys)
+        distance = capacity + GUARD_CELLS
+        begin = sizes.get(dtype, 0)
+        end = begin + GUARD_CELLS + len(keys) * distance
+        for index, key in enumerate(keys):
+            places[key] = _Place(dtype, slice(begin, end), GUARD_CELLS + index * distance, capacity)
+        sizes[dtype] = -(-end // ALIGNED_CELLS) * ALIGNED_CELLS
+    return places, sizes

@@ -62,7 +62,7 @@ def check_refusal(subject: Subject, request: Request, step: int, broken: set[str
         return [] if problem is None else [problem]
     shapes = offered_shapes(subject, request)
     arena = Arena([shapes], PATTERNS[0])
-    before = {key: row.memory.copy() for key, row in arena.rows.items()}
+    before = arena.copy()
     views = arena.views(shapes)
     if request.out_fault is not None:
         views = spoilt(views, request.out_fault)
@@ -73,7 +73,9 @@ def check_refusal(subject: Subject, request: Request, step: int, broken: set[str
         problem = dataclasses.replace(problem, key=at)
         if problem.verdict is Verdict.ACCEPTED:
             return [problem]
-    written = [key for key, row in arena.rows.items() if not np.array_equal(row.memory, before[key])]
+    written = []
+    if not arena.same(before):
+        written = [k for k, row in arena.rows.items() if not np.array_equal(row.memory, before.rows[k].memory)]
     if request.out_fault is not None and broken == {"P-OUT"}:
         written = [key for key in written if not written_before(key, request.out_fault, request)]
     if written:

@@ -40,7 +40,7 @@ def relations_of(subject: Subject, request: Request) -> Iterator[tuple[str, Call
     def claims(*names: str) -> bool:
         return able.fields.issuperset(names)
 
-    build = prompt_build(subject, frozenset())
+    build = once_each(prompt_build(subject, frozenset()))
     if request.path == "prompt":
         if config.cp_size > 1 and claims("total_q", *MIRROR_FIELDS):
             yield "M-4", lambda: ranks_rebuild_the_whole(build, config, sequences)
@@ -79,6 +79,19 @@ def prompt_build(subject: Subject, expand: frozenset[str] = frozenset({"kv_swa_f
         return claimed_fields(subject, Request("prompt", config, sequences, expand=expand))
 
     return build
+
+
+def once_each(build: Build) -> Build:
+    """A build that is asked for each rank and mode of a batch once: the relations look at the same ranks."""
+    made: dict[tuple[object, ...], Built] = {}
+
+    def remembered(config: oracle.MetadataConfig, sequences: Sequence[oracle.SequenceMetadata]) -> Built:
+        asked = (config.cp_size, config.cp_rank, config.yoco_mode)
+        if asked not in made:
+            made[asked] = build(config, sequences)
+        return made[asked]
+
+    return remembered
 
 
 def claimed_fields(subject: Subject, request: Request) -> Built:
