@@ -10,30 +10,44 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import dataclass, field, replace
 
 from hypothesis.errors import HypothesisException
 
 from inputmeta.conformance.campaign.failures import Failures, seen_on
-from inputmeta.conformance.campaign.generated import on_containers, run_round
+from inputmeta.conformance.campaign.generated import run_round
 from inputmeta.conformance.campaign.known import KnownFailure, KnownFailures
-from inputmeta.conformance.campaign.session import Session
+from inputmeta.conformance.campaign.session import Asked, Drew, Mark, Session
 from inputmeta.conformance.cases.model import Case
+from inputmeta.conformance.cases.request import broken_by
+from inputmeta.conformance.check.refusals import failure_finding
 from inputmeta.conformance.check.runner import Outcome
 from inputmeta.conformance.check.verdicts import Finding, NonConformanceError, Verdict, exception_class
 from inputmeta.conformance.generate import Coverage, Profile, features
+from inputmeta.conformance.generate.rounds import ROUND_EXAMPLES, is_random, on_containers
 from inputmeta.conformance.interrupts import Interrupted
+from inputmeta.conformance.protocol.round_messages import RanCases
 from inputmeta.conformance.subjects.base import Subject, SubjectError
 
 MAX_ROUNDS = 10**9
+RANGE_SECONDS = 0.5
+"""Of the cases that a worker draws at a time."""
 SHRINK_SECONDS = 45.0
 SHRINK_SHARE = 0.6
 """Of the time that is left when something fails."""
 LATE_SHARE, LATE_SECONDS = 0.2, 9.0
 """What a failure in the last moments may add to the time of a campaign: this share of it, at most these seconds."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a case showed where its worker drew it."""
+
+    findings: Sequence[Finding]
+    mark: Mark
 
 
 @dataclass
@@ -78,11 +92,8 @@ class Campaign:
         """Cases that said something about the subject."""
         return self.cases - self.verdicts[Verdict.UNSUPPORTED]
 
-    def record(self, case: Case, outcome: Outcome, seconds: float) -> list[Finding]:
-        """Count one case and keep its findings if they are the first or the smallest of their signature.
-
-        Returns those that are not known failures.
-        """
+    def record(self, case: Case, outcome: Outcome, seconds: float, mark: Mark | None = None) -> list[Finding]:
+        """Count one case and note its findings; those that are not known failures. ``mark``: the last case's."""
         self.cases += 1
         self.cells += outcome.cells
         self.containers += outcome.container
@@ -92,8 +103,12 @@ class Campaign:
         elif not outcome.findings:
             self.verdicts[Verdict.PASS] += 1
         self.known.saw(case, ran=outcome.ran)
+        return self.note(case, outcome.findings, self.session.mark() if mark is None else mark, seconds)
+
+    def note(self, case: Case, findings: Sequence[Finding], mark: Mark, seconds: float) -> list[Finding]:
+        """Keep findings if they are the first or the smallest of their signature; those that are not known."""
         new = []
-        for failure in seen_on(case, outcome.findings, self.session.mark(), seconds):
+        for failure in seen_on(case, findings, mark, seconds):
             finding = failure.finding
             entry = self.known.match(finding, case)
             self.verdicts[Verdict.KNOWN if entry else finding.verdict] += 1
@@ -103,6 +118,30 @@ class Campaign:
                 new.append(finding)
                 self.failures.note(failure)
         return new
+
+    def note_shown(self, case: Case, shown: Shown | None, seconds: float) -> list[Finding]:
+        """Keep what a case showed where its worker drew it, if it did; what of it is not known."""
+        if shown is None:
+            return []
+        self.session.note_failed(shown.findings)
+        return self.note(case, shown.findings, shown.mark, seconds)
+
+    def count(self, ran: RanCases) -> None:
+        """Count the cases that a worker drew and ran, but the one that failed."""
+        cases = ran.done - (ran.failing is not None)
+        self.cases += cases
+        self.cells += ran.cells
+        self.containers += ran.containers
+        self.unsupported.update(ran.unsupported)
+        self.verdicts[Verdict.PASS] += ran.passed
+        self.verdicts[Verdict.UNSUPPORTED] += cases - ran.passed
+        self.coverage.count(ran.visited, cases)
+        for name, whether in ran.seen.items():
+            self.known.saw_id(name, ran=whether)
+
+    def is_new(self, case: Case, findings: Sequence[Finding]) -> bool:
+        """Whether one of the findings on a case is neither known nor passed over."""
+        return any(each.signature not in self.passed_over and self.known.match(each, case) is None for each in findings)
 
     def reduce_from(self, now: float, begin: float, end: float | None) -> float:
         """Something failed: when shrinking has to end. Of the time that is left the rest is for labelling."""
@@ -146,22 +185,85 @@ def fuzz(
     begin = time.monotonic()
     end = None if seconds is None else begin + seconds
     for index in range(rounds):
-        _run_round(campaign, index, begin, end, on_case)
+        if session.draws and is_random(index):
+            _drawn_round(campaign, index, begin, end, on_case)
+        else:
+            _run_round(campaign, index, begin, end, on_case)
         campaign.seconds = time.monotonic() - begin
         if campaign.failures or campaign.interrupted or (end is not None and time.monotonic() >= end):
             break
     return campaign
 
 
-def _run_round(
+def _drawn_round(
     campaign: Campaign, index: int, begin: float, end: float | None, on_case: Callable[[Campaign], None]
 ) -> None:
-    """One round; failures end up in the campaign."""
+    """One random round that the worker draws; from the first case on that shows something new it is drawn here."""
+    first = 0
+    while first < ROUND_EXAMPLES:
+        left = RANGE_SECONDS if end is None else min(RANGE_SECONDS, end - time.monotonic())
+        if left <= 0:
+            return
+        count = ROUND_EXAMPLES - first
+        asked = Asked(campaign.profile, campaign.seed, index, first, count, left, campaign.known.case_ids)
+        try:
+            drew = campaign.session.run_drawn(asked)
+        except Interrupted as error:
+            campaign.interrupted = error
+            return
+        if drew.ran is not None:
+            campaign.count(drew.ran)
+        place = first + max(0, drew.done - 1)
+        first += drew.done
+        on_case(campaign)
+        if drew.ran is not None and drew.ran.failing is None:
+            continue
+        case = asked.case(place)
+        findings = shown_by(drew, case)
+        if drew.ran is not None and not campaign.is_new(case, findings):
+            assert drew.ran.failing is not None
+            campaign.record(case, drew.ran.failing, time.monotonic() - begin, drew.mark)
+            campaign.coverage.add(features(case))
+            continue
+        _run_round(campaign, index, begin, end, on_case, first=place, shown=Shown(findings, drew.mark))
+        return
+
+
+def shown_by(drew: Drew, case: Case) -> list[Finding]:
+    """The findings on the last case that a worker drew; none where the suite had no time or memory for it.
+
+    Of a worker that died it is not known in which step: with one that is to be refused it is taken to be that one.
+    """
+    if drew.ran is not None:
+        return [] if drew.ran.failing is None else drew.ran.failing.findings
+    if drew.failure is None or not drew.done:
+        return []
+    found = failure_finding(drew.failure, 0).on_path(case.path)
+    broken = {error.condition for _, error in broken_by(case)}
+    return [replace(found, formula=min(broken - {"P-OUT"} or broken)) if broken else found]
+
+
+def _run_round(
+    campaign: Campaign,
+    index: int,
+    begin: float,
+    end: float | None,
+    on_case: Callable[[Campaign], None],
+    *,
+    first: int = 0,
+    shown: Shown | None = None,
+) -> None:
+    """One round, from case ``first`` on; failures end up in the campaign.
+
+    ``shown``: what the first case showed before. If it shows nothing now, that is kept: it came of earlier cases, or
+    by chance.
+    """
     shrink_end: float | None = None
     hurry = ExitStack()
+    before = shown
 
     def check(case: Case) -> None:
-        nonlocal shrink_end
+        nonlocal shrink_end, before
         now = time.monotonic()
         limit = end if shrink_end is None else shrink_end
         if limit is not None and now >= limit:
@@ -178,24 +280,31 @@ def _run_round(
             campaign.cut_short = shrink_end is not None
             raise _Stop from error
         new = campaign.record(case, outcome, time.monotonic() - begin)
+        new, before = new or campaign.note_shown(case, before, time.monotonic() - begin), None
         if shrink_end is None:
             campaign.coverage.add(features(case))
         on_case(campaign)
         if new:
             shrink_end = shrink_end or campaign.reduce_from(time.monotonic(), begin, end)
-            if any(finding.verdict is Verdict.HANG for finding in new):
-                hurry.enter_context(campaign.session.hurried())
+            hurry.enter_context(_haste(campaign, new))
             raise exception_class(new[0].signature)(new[0])
 
     with hurry:
+        hurry.enter_context(_haste(campaign, () if shown is None else shown.findings))
         try:
-            run_round(campaign.profile, campaign.seed, index, check, shrink=True)
+            run_round(campaign.profile, campaign.seed, index, check, shrink=True, first=first)
         except BaseException as error:
             campaign.broke = _fault_in(error, bool(campaign.failures))
             if campaign.broke is not None and not campaign.failures:
                 raise
     if campaign.lost is not None and not campaign.failures:
         raise campaign.lost
+
+
+def _haste(campaign: Campaign, findings: Sequence[Finding]) -> AbstractContextManager[None]:
+    """The short time-out, if one of the findings is a hang."""
+    hangs = any(finding.verdict is Verdict.HANG for finding in findings)
+    return campaign.session.hurried() if hangs else nullcontext()
 
 
 def _fault_in(error: BaseException, failed: bool) -> BaseException | None:

@@ -56,7 +56,16 @@ class KnownFailures:
     def saw(self, case: Case, *, ran: bool = True) -> None:
         """Note a case of the run; ``ran`` False if it was left out as not claimed, or by the caller's choice."""
         if self.entries:
-            (self.ran if ran else self.left_out).add(case_id(case))
+            self.saw_id(case_id(case), ran=ran)
+
+    def saw_id(self, name: str, *, ran: bool = True) -> None:
+        """The same of the case with this id."""
+        (self.ran if ran else self.left_out).add(name)
+
+    @property
+    def case_ids(self) -> tuple[str, ...]:
+        """Ids of the cases that have an entry."""
+        return tuple(entry.key for entry in self.entries.values() if entry.is_case)
 
     def match(self, finding: Finding, case: Case | None) -> KnownFailure | None:
         """The entry that covers a finding on a case (None: one that has no id), its own first; None if it is new."""

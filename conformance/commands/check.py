@@ -10,13 +10,14 @@ import typer
 
 from inputmeta.conformance import exits
 from inputmeta.conformance.campaign.fuzz import fuzz
-from inputmeta.conformance.campaign.generated import ROUND_EXAMPLES, claimed_paths, profile_for
+from inputmeta.conformance.campaign.generated import claimed_paths, profile_for
 from inputmeta.conformance.campaign.judging import Run, opened, run_cases
 from inputmeta.conformance.campaign.wide import CHECK_BATCHES, CHECK_SECONDS, LEAST_ROUNDS, tier_of
 from inputmeta.conformance.cases.corpus import bundled_corpus, load_corpus
 from inputmeta.conformance.commands import options
 from inputmeta.conformance.commands.campaign_text import Detail, conclude, coverage_text, show_on, summary
 from inputmeta.conformance.console import conclusion, progress, remark, say
+from inputmeta.conformance.generate.rounds import ROUND_EXAMPLES
 from inputmeta.conformance.interrupts import noted
 from inputmeta.conformance.workers.target import Target
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from .features import FEATURES
@@ -42,6 +42,14 @@ class Coverage:
         self.counts.update(ids)
         self.cases += 1
         return new
+
+    def count(self, visited: Mapping[str, int], cases: int) -> None:
+        """Count several cases together: how many of them visited each feature. Raises KeyError as :meth:`add`."""
+        unknown = visited.keys() - FEATURES.keys()
+        if unknown:
+            raise KeyError(f"undeclared features: {', '.join(sorted(unknown))}")
+        self.counts.update(visited)
+        self.cases += cases
 
     def rows(self, profile: Profile | None = None) -> list[CoverageRow]:
         """Every feature with its count, in declared order; with a profile, those it can reach or has visited."""

@@ -17,13 +17,14 @@ import msgspec
 from inputmeta import oracle
 from inputmeta.conformance.campaign.failures import Failure, Failures, seen_on
 from inputmeta.conformance.campaign.fuzz import fuzz
-from inputmeta.conformance.campaign.generated import ROUND_EXAMPLES, for_each_case, on_containers, profile_for
+from inputmeta.conformance.campaign.generated import for_each_case, profile_for
 from inputmeta.conformance.campaign.known import KnownFailure, KnownFailures
 from inputmeta.conformance.cases.model import Case, Origin
 from inputmeta.conformance.check.runner import Outcome
 from inputmeta.conformance.check.verdicts import Finding, Verdict, field_name
 from inputmeta.conformance.generate import Profile
 from inputmeta.conformance.generate.int32 import block_count
+from inputmeta.conformance.generate.rounds import ROUND_EXAMPLES, on_containers
 from inputmeta.conformance.suite.judgement import Judgement, Setup
 
 INVALID_SHARE = 0.25

@@ -14,7 +14,7 @@ from inputmeta.conformance.subjects.base import Subject, SubjectError, without_r
 from inputmeta.conformance.subjects.loading import load_subject
 from inputmeta.conformance.workers.process import MIB, Limits, Worker
 from inputmeta.conformance.workers.subject import IsolatedSubject
-from inputmeta.conformance.workers.wire import FRAMES, LINES, Wire
+from inputmeta.conformance.workers.wire import FRAMES, LINES, OURS, Wire
 
 SUBJECT = "engine"
 """What is tested if nothing is named."""
@@ -73,7 +73,7 @@ class Target:
     def start(self) -> Worker:
         """A new worker; raises SubjectError if the program cannot be run."""
         if self.command is None:
-            return self.start_python("inputmeta.conformance.protocol.serve", self.subject)
+            return self.start_python("inputmeta.conformance.protocol.serve", self.subject, wire=OURS)
         return Worker(self._words(), wire=LINES if self.json else FRAMES, limits=self.limits)
 
     def start_python(
