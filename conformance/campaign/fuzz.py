@@ -17,37 +17,31 @@ from dataclasses import dataclass, field, replace
 
 from hypothesis.errors import HypothesisException
 
+from inputmeta.conformance.campaign.drawn import Range, Shown, drawn_ranges
 from inputmeta.conformance.campaign.failures import Failures, seen_on
 from inputmeta.conformance.campaign.generated import run_round
 from inputmeta.conformance.campaign.known import KnownFailure, KnownFailures
-from inputmeta.conformance.campaign.session import Asked, Drew, Mark, Session
+from inputmeta.conformance.campaign.lanes import Lanes
+from inputmeta.conformance.campaign.session import Mark, Session
 from inputmeta.conformance.cases.model import Case
-from inputmeta.conformance.cases.request import broken_by
-from inputmeta.conformance.check.refusals import failure_finding
 from inputmeta.conformance.check.runner import Outcome
 from inputmeta.conformance.check.verdicts import Finding, NonConformanceError, Verdict, exception_class
 from inputmeta.conformance.generate import Coverage, Profile, features
-from inputmeta.conformance.generate.rounds import ROUND_EXAMPLES, is_random, on_containers
-from inputmeta.conformance.interrupts import Interrupted
+from inputmeta.conformance.generate.rounds import is_random, on_containers
+from inputmeta.conformance.interrupts import Interrupted, noted
 from inputmeta.conformance.protocol.round_messages import RanCases
 from inputmeta.conformance.subjects.base import Subject, SubjectError
+from inputmeta.conformance.workers.process import cores
 
 MAX_ROUNDS = 10**9
-RANGE_SECONDS = 0.5
-"""Of the cases that a worker draws at a time."""
+LEAST_SECONDS = 6.0
+"""A shorter campaign has no lanes: they would go by in starting."""
+LOOK_SECONDS = 0.02
 SHRINK_SECONDS = 45.0
 SHRINK_SHARE = 0.6
 """Of the time that is left when something fails."""
 LATE_SHARE, LATE_SECONDS = 0.2, 9.0
 """What a failure in the last moments may add to the time of a campaign: this share of it, at most these seconds."""
-
-
-@dataclass(frozen=True)
-class Shown:
-    """What a case showed where its worker drew it."""
-
-    findings: Sequence[Finding]
-    mark: Mark
 
 
 @dataclass
@@ -126,22 +120,33 @@ class Campaign:
         self.session.note_failed(shown.findings)
         return self.note(case, shown.findings, shown.mark, seconds)
 
-    def count(self, ran: RanCases) -> None:
+    def count(self, ran: Range, seconds: float) -> None:
+        """Count cases that a worker drew and ran, and what is known of the last one."""
+        assert ran.drew.ran is not None
+        self.count_clean(ran.drew.ran)
+        if ran.drew.ran.failing is not None:
+            self.record(ran.case, ran.drew.ran.failing, seconds, ran.drew.mark)
+            self.coverage.add(features(ran.case))
+
+    def count_clean(self, ran: RanCases) -> None:
         """Count the cases that a worker drew and ran, but the one that failed."""
         cases = ran.done - (ran.failing is not None)
         self.cases += cases
         self.cells += ran.cells
         self.containers += ran.containers
         self.unsupported.update(ran.unsupported)
-        self.verdicts[Verdict.PASS] += ran.passed
-        self.verdicts[Verdict.UNSUPPORTED] += cases - ran.passed
+        self.verdicts.update({Verdict.PASS: ran.passed, Verdict.UNSUPPORTED: cases - ran.passed})
         self.coverage.count(ran.visited, cases)
         for name, whether in ran.seen.items():
             self.known.saw_id(name, ran=whether)
 
-    def is_new(self, case: Case, findings: Sequence[Finding]) -> bool:
-        """Whether one of the findings on a case is neither known nor passed over."""
-        return any(each.signature not in self.passed_over and self.known.match(each, case) is None for each in findings)
+    def is_new(self, ran: Range) -> bool:
+        """Whether one of the findings on the last case is neither known nor passed over."""
+        case = ran.case
+        return any(
+            each.signature not in self.passed_over and self.known.match(each, case) is None
+            for each in ran.shown().findings
+        )
 
     def reduce_from(self, now: float, begin: float, end: float | None) -> float:
         """Something failed: when shrinking has to end. Of the time that is left the rest is for labelling."""
@@ -184,63 +189,75 @@ def fuzz(
     campaign = Campaign(session, profile, seed_value, known or KnownFailures(), passed_over, shrink_seconds)
     begin = time.monotonic()
     end = None if seconds is None else begin + seconds
-    for index in range(rounds):
-        if session.draws and is_random(index):
-            _drawn_round(campaign, index, begin, end, on_case)
+    lanes = Lanes(session, profile, seed_value, campaign.known.case_ids, rounds, end, campaign.is_new)
+    _run_rounds(campaign, lanes, begin, end, on_case)
+    if lanes.failing is not None:
+        failing = lanes.failing.range
+        shown = failing.shown()
+        shown = replace(shown, mark=session.adopt(lanes.failing.session, shown.mark))
+        if campaign.failures:  # the main thread had something as well
+            campaign.note(failing.case, shown.findings, shown.mark, time.monotonic() - begin)
         else:
-            _run_round(campaign, index, begin, end, on_case)
-        campaign.seconds = time.monotonic() - begin
-        if campaign.failures or campaign.interrupted or (end is not None and time.monotonic() >= end):
-            break
+            _run_round(campaign, failing.asked.round, begin, end, on_case, first=failing.place, shown=shown)
+    campaign.seconds = time.monotonic() - begin
     return campaign
+
+
+def _run_rounds(
+    campaign: Campaign, lanes: Lanes, begin: float, end: float | None, on_case: Callable[[Campaign], None]
+) -> None:
+    """Run rounds to the first that fails, here and, of a campaign with time for it, in lanes beside."""
+    draws = campaign.session.draws
+    beside = lanes_beside(campaign.subject) if draws and end is not None and end - begin >= LEAST_SECONDS else 0
+    with ExitStack() as running:
+        while (taken := lanes.take()) is not None:
+            index, first = taken
+            if draws and is_random(index) and not first:
+                _drawn_round(campaign, index, begin, end, on_case)
+            else:
+                _run_round(campaign, index, begin, end, on_case, first=first)
+            _count(campaign, lanes, begin)
+            if campaign.failures or campaign.interrupted or (end is not None and time.monotonic() >= end):
+                break
+            if beside:  # after a first round: a subject that fails at once is told at once
+                running.enter_context(lanes.running(beside))
+                beside = 0
+        while not (campaign.failures or campaign.interrupted or lanes.settled()):
+            time.sleep(LOOK_SECONDS)
+            campaign.interrupted = noted()
+        _count(campaign, lanes, begin)
+
+
+def lanes_beside(subject: Subject) -> int:
+    """Lanes beside the main thread: a core each; none on a GPU, where a context takes long to make, and memory."""
+    return 0 if "cuda" in subject.capabilities.devices else cores() - 1
+
+
+def _count(campaign: Campaign, lanes: Lanes, begin: float) -> None:
+    """Count what the lanes have run so far."""
+    while not lanes.came.empty():
+        campaign.count(lanes.came.get(), time.monotonic() - begin)
+    campaign.seconds = time.monotonic() - begin
 
 
 def _drawn_round(
     campaign: Campaign, index: int, begin: float, end: float | None, on_case: Callable[[Campaign], None]
 ) -> None:
     """One random round that the worker draws; from the first case on that shows something new it is drawn here."""
-    first = 0
-    while first < ROUND_EXAMPLES:
-        left = RANGE_SECONDS if end is None else min(RANGE_SECONDS, end - time.monotonic())
-        if left <= 0:
+    try:
+        for ran in drawn_ranges(
+            campaign.session, campaign.profile, campaign.seed, index, end=end, ids=campaign.known.case_ids
+        ):
+            if ran.is_clean or (ran.drew.ran is not None and not campaign.is_new(ran)):
+                campaign.count(ran, time.monotonic() - begin)
+                on_case(campaign)
+                continue
+            if ran.drew.ran is not None:
+                campaign.count_clean(ran.drew.ran)
+            _run_round(campaign, index, begin, end, on_case, first=ran.place, shown=ran.shown())
             return
-        count = ROUND_EXAMPLES - first
-        asked = Asked(campaign.profile, campaign.seed, index, first, count, left, campaign.known.case_ids)
-        try:
-            drew = campaign.session.run_drawn(asked)
-        except Interrupted as error:
-            campaign.interrupted = error
-            return
-        if drew.ran is not None:
-            campaign.count(drew.ran)
-        place = first + max(0, drew.done - 1)
-        first += drew.done
-        on_case(campaign)
-        if drew.ran is not None and drew.ran.failing is None:
-            continue
-        case = asked.case(place)
-        findings = shown_by(drew, case)
-        if drew.ran is not None and not campaign.is_new(case, findings):
-            assert drew.ran.failing is not None
-            campaign.record(case, drew.ran.failing, time.monotonic() - begin, drew.mark)
-            campaign.coverage.add(features(case))
-            continue
-        _run_round(campaign, index, begin, end, on_case, first=place, shown=Shown(findings, drew.mark))
-        return
-
-
-def shown_by(drew: Drew, case: Case) -> list[Finding]:
-    """The findings on the last case that a worker drew; none where the suite had no time or memory for it.
-
-    Of a worker that died it is not known in which step: with one that is to be refused it is taken to be that one.
-    """
-    if drew.ran is not None:
-        return [] if drew.ran.failing is None else drew.ran.failing.findings
-    if drew.failure is None or not drew.done:
-        return []
-    found = failure_finding(drew.failure, 0).on_path(case.path)
-    broken = {error.condition for _, error in broken_by(case)}
-    return [replace(found, formula=min(broken - {"P-OUT"} or broken)) if broken else found]
+    except Interrupted as error:
+        campaign.interrupted = error
 
 
 def _run_round(
@@ -266,18 +283,20 @@ def _run_round(
         nonlocal shrink_end, before
         now = time.monotonic()
         limit = end if shrink_end is None else shrink_end
-        if limit is not None and now >= limit:
+        if limit is not None and now >= limit and before is None:
             campaign.cut_short = shrink_end is not None
             raise _Stop
         try:
-            containers = shrink_end is not None or on_containers(campaign.cases)
+            containers = shrink_end is not None or before is not None or on_containers(campaign.cases)
             outcome = campaign.session.run(case, containers=containers)
-        except SubjectError as error:
-            campaign.lost = error
-            raise _Stop from error
-        except Interrupted as error:
-            campaign.interrupted = error
-            campaign.cut_short = shrink_end is not None
+        except (SubjectError, Interrupted) as error:
+            if before is not None:  # it is told as it was seen
+                campaign.note(case, before.findings, before.mark, now - begin)
+            if isinstance(error, Interrupted):
+                campaign.interrupted = error
+                campaign.cut_short = shrink_end is not None
+            else:
+                campaign.lost = error
             raise _Stop from error
         new = campaign.record(case, outcome, time.monotonic() - begin)
         new, before = new or campaign.note_shown(case, before, time.monotonic() - begin), None

@@ -145,6 +145,12 @@ class Journal:
         self._entries += [(drawn, place) for place in places]
         return range(begin, len(self._entries))
 
+    def adopt(self, other: Journal, indices: range) -> range:
+        """Have the cases of another journal, all of them drawn, in this one too; their indices here."""
+        begin = len(self._entries)
+        self._entries += [other._entries[index] for index in indices]
+        return range(begin, len(self._entries))
+
     def read(self, offset: int, size: int) -> bytes:
         """Bytes as they stand in the file now."""
         return os.pread(self._file.fileno(), size, offset)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 
 import msgspec
@@ -95,12 +95,14 @@ class Beat:
 class Session:
     """Runs cases on a subject, in a worker or in process."""
 
-    def __init__(self, subject: Subject, journal: Journal | None = None) -> None:
+    def __init__(self, subject: Subject, journal: Journal | None = None, *, strikes: bool = True) -> None:
+        """``strikes`` False: outside the main thread, where no signal strikes."""
         self.subject = subject
         self.journal = journal
         self.isolated = subject if isinstance(subject, IsolatedSubject) else None
         self.failed = False
         """Whether a finding was seen: from then on the journal keeps everything."""
+        self._at_once = at_once if strikes else nullcontext
         self._generation = -1
         self._begin = 0
 
@@ -113,7 +115,7 @@ class Session:
             CaseError: the journal cannot be written.
             OutOfMemory: the suite has no memory left.
         """
-        with at_once():
+        with self._at_once():
             self._settle()
         if self.journal is not None:
             self.journal.sent(self._generation, case)
@@ -153,6 +155,14 @@ class Session:
         """The cases that the same worker had run before."""
         return [] if self.journal is None else self.journal.cases(mark.earlier)
 
+    def adopt(self, other: Session, mark: Mark) -> Mark:
+        """The history of a case that another session's worker drew, as one of this session; a fresh worker here."""
+        if self.journal is None or other.journal is None:
+            return NO_MARK
+        if self.isolated is not None:
+            self.isolated.renew()
+        return Mark(self.journal.adopt(other.journal, mark.earlier))
+
     @property
     def draws(self) -> bool:
         """Whether the worker draws cases itself: not without a journal, which has to have them."""
@@ -168,7 +178,7 @@ class Session:
         """
         assert self.isolated is not None
         assert self.journal is not None
-        with at_once():
+        with self._at_once():
             self._settle()
         written = self.journal.drawn(self._generation, asked.profile, asked.seed, asked.round)
         message = DrawnCases(
@@ -186,7 +196,7 @@ class Session:
         failure: SubjectFailure | None = None
         ran = None
         try:
-            with at_once():
+            with self._at_once():
                 ran = self.isolated.run_drawn(message, Beat(written))
         except SubjectFailure as error:
             failure = error

@@ -58,6 +58,11 @@ CORE_BYTES = 1
 """Largest core dump: none. 0 would not do, where dumps are piped to a program: it gets them all the same."""
 
 
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
 @dataclass(frozen=True)
 class Limits:
     """What one call may take."""

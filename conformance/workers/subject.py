@@ -197,6 +197,16 @@ class IsolatedSubject:
         self.pool.spares = max(self.pool.spares, SPARES_WHERE_NEEDED)
         self._worker = self._fresh()
 
+    def strike(self) -> None:
+        """End the worker from another thread."""
+        self._worker.strike()
+
+    def beside(self) -> IsolatedSubject:
+        """The same subject in workers of its own. Raises SubjectError."""
+        other = IsolatedSubject(self.pool.start, timeout=self.timeout)
+        other.capabilities = self.capabilities
+        return other
+
     def close(self) -> None:
         """End all workers."""
         self.pool.close()
