@@ -7,6 +7,7 @@ rounds fail the first one of the seed is told: those before it are run to their 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -79,7 +80,8 @@ class Lanes:
 
     def _take_random(self) -> int | None:
         index = self._random
-        if self._stopped or index >= self._last:
+        late = self.end is not None and time.monotonic() >= self.end
+        if self._stopped or late or index >= self._last:
             return None
         self._random += 1 if is_random(index + 1) else 2
         return index

@@ -36,7 +36,7 @@ class TooLongError(ProtocolError):
     """A message that has more bytes than a frame or line may have."""
 
 
-def encode(message: Message) -> bytes:
+def encode(message: msgspec.Struct) -> bytes:
     """A whole frame: length, then body.
 
     Raises:

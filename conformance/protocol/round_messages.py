@@ -63,17 +63,15 @@ _program: msgspec.msgpack.Decoder[ProgramMessage | RanCases] = msgspec.msgpack.D
 
 def from_suite(body: bytes) -> SuiteMessage | DrawnCases:
     """The suite's message in the body of a frame; raises ProtocolError."""
-    return decoded(_suite, body)
+    try:
+        return _suite.decode(body)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
+        raise refused(error) from error
 
 
 def from_worker(body: bytes) -> ProgramMessage | RanCases:
     """The worker's message in the body of a frame; raises ProtocolError."""
-    return decoded(_program, body)
-
-
-def decoded(decoder: msgspec.msgpack.Decoder[Any], body: bytes) -> Any:  # noqa: ANN401 - what the decoder decodes
-    """What is in the body of a frame; raises ProtocolError."""
     try:
-        return decoder.decode(body)
+        return _program.decode(body)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
         raise refused(error) from error

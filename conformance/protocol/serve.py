@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
-from typing import BinaryIO
+from collections.abc import Callable, Mapping
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -69,7 +69,7 @@ def serve(subject: Subject, source: BinaryIO, sink: BinaryIO, *, lines: bool = F
 
 def send(answer: wire.ProgramMessage | RanCases, sink: BinaryIO, lines: bool) -> None:
     """Write one answer; what cannot be sent because of its size is an ``error`` instead."""
-    pack = encode_line if lines else encode
+    pack: Callable[[Any], bytes] = encode_line if lines else encode
     try:
         data = pack(answer)
     except (ProtocolError, MemoryError) as error:

@@ -111,6 +111,15 @@ def test_lanes_count_every_case_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
+def test_lanes_end_when_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fuzzing, "cores", lambda: 2)
+    with campaign_on("oracle") as made:
+        campaign = fuzz(made.session, made.profile, seed_value=1, seconds=fuzzing.LEAST_SECONDS)
+        assert not campaign.failures
+        assert campaign.seconds < 3 * fuzzing.LEAST_SECONDS
+
+
+@pytest.mark.slow
 def test_a_killed_run_leaves_the_case_that_its_worker_had_drawn(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "from inputmeta.conformance.commands.main import main; main()"]
     options = ["fuzz", "--subject", "oracle", "--seconds", "100", "--seed", "3", "--save-dir", str(tmp_path)]
