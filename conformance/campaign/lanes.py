@@ -121,7 +121,7 @@ class Lanes:
             main.beside() as subject,
             Journal(self.session.journal.folder) as journal,
         ):
-            session = Session(subject, journal, strikes=False)
+            session = Session(subject, journal)
             try:
                 while (index := self._begin(lane, subject)) is not None:
                     self._run(session, index)

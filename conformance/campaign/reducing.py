@@ -13,11 +13,13 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
+from inputmeta.conformance.campaign.ahead import Ahead
 from inputmeta.conformance.campaign.failures import Failure, roots
 from inputmeta.conformance.campaign.reducer import Probe, Reduced, Reducer, reduce_case
 from inputmeta.conformance.campaign.session import Session
 from inputmeta.conformance.cases.files import CaseError
 from inputmeta.conformance.cases.model import Case
+from inputmeta.conformance.check.runner import Outcome
 from inputmeta.conformance.check.verdicts import Finding, Verdict
 from inputmeta.conformance.interrupts import Interrupted
 from inputmeta.conformance.subjects.base import SubjectError
@@ -50,19 +52,25 @@ def reduce_failure(
     *,
     any_signature: bool = False,
     on_try: OnTry = lambda _: None,
+    jobs: int = 1,
 ) -> Failure:
     """The failure on the smallest case found, and how it came to it; as it was if the case does not fail by itself.
 
     The cases that it needs before it are reduced behind it. ``any_signature``: a case on which anything at all fails
-    will do. What was found so far is kept when the run is to end, or when the subject cannot be started any more.
+    will do. ``jobs``: workers that run cases of the search; it finds the same with any number. What was found so far is
+    kept when the run is to end, or when the subject cannot be started any more.
     """
     if seconds <= 0:
         return failure
     end = time.monotonic() + seconds
-    search = _Search(session, None if any_signature else failure.finding.signature, end, on_try)
+    wanted = None if any_signature else failure.finding.signature
+    beside = jobs - 1 if session.isolated is not None and session.journal is not None else 0
     try:
-        with session.hurried() if failure.finding.verdict is Verdict.HANG else nullcontext():
-            return search.run(failure)
+        with (
+            session.hurried() if failure.finding.verdict is Verdict.HANG else nullcontext(),
+            Ahead(session, beside) as ahead,
+        ):
+            return _Search(session, wanted, end, on_try, ahead).run(failure)
     except (
         Interrupted,
         SubjectError,
@@ -80,6 +88,7 @@ class _Search:
     """None: any will do."""
     end: float
     on_try: OnTry
+    ahead: Ahead
 
     def run(self, failure: Failure) -> Failure:
         """The failure reduced; raises whatever ends the run before it is known to fail."""
@@ -112,7 +121,7 @@ class _Search:
         fresh = self._after(before)
         if before:
             return reduce_case(case, found, fresh, self.end, on_try=self.on_try)
-        reduced = reduce_case(case, found, self._warm, self.end, on_try=self.on_try)
+        reduced = reduce_case(case, found, self._likely, self.end, on_try=self.on_try, ahead=self.ahead)
         if self.session.isolated is None or reduced.case == case:
             return reduced
         try:
@@ -136,7 +145,13 @@ class _Search:
         return probe
 
     def _warm(self, case: Case) -> Finding | None:
-        findings = self.session.run(case).findings
+        return self._found(self.session.run(case))
+
+    def _likely(self, case: Case) -> Finding | None:
+        return self._found(self.ahead.run(case))
+
+    def _found(self, outcome: Outcome) -> Finding | None:
+        findings = outcome.findings
         return next((found for found in findings if self.signature in (None, found.signature)), None)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 import msgspec
@@ -95,14 +95,12 @@ class Beat:
 class Session:
     """Runs cases on a subject, in a worker or in process."""
 
-    def __init__(self, subject: Subject, journal: Journal | None = None, *, strikes: bool = True) -> None:
-        """``strikes`` False: outside the main thread, where no signal strikes."""
+    def __init__(self, subject: Subject, journal: Journal | None = None) -> None:
         self.subject = subject
         self.journal = journal
         self.isolated = subject if isinstance(subject, IsolatedSubject) else None
         self.failed = False
         """Whether a finding was seen: from then on the journal keeps everything."""
-        self._at_once = at_once if strikes else nullcontext
         self._generation = -1
         self._begin = 0
 
@@ -115,7 +113,7 @@ class Session:
             CaseError: the journal cannot be written.
             OutOfMemory: the suite has no memory left.
         """
-        with self._at_once():
+        with at_once():
             self._settle()
         if self.journal is not None:
             self.journal.sent(self._generation, case)
@@ -178,7 +176,7 @@ class Session:
         """
         assert self.isolated is not None
         assert self.journal is not None
-        with self._at_once():
+        with at_once():
             self._settle()
         written = self.journal.drawn(self._generation, asked.profile, asked.seed, asked.round)
         message = DrawnCases(
@@ -196,7 +194,7 @@ class Session:
         failure: SubjectFailure | None = None
         ran = None
         try:
-            with self._at_once():
+            with at_once():
                 ran = self.isolated.run_drawn(message, Beat(written))
         except SubjectFailure as error:
             failure = error

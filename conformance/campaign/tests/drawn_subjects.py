@@ -1,4 +1,4 @@
-"""Subjects that are wrong where a worker draws their cases itself."""
+"""Subjects that are wrong where a worker draws their cases itself, or slow."""
 
 from __future__ import annotations
 
@@ -63,3 +63,14 @@ class WrongBeside(OracleSubject):
         """See the base class."""
         result = super().build(request)
         return result if self.first else {**result, "num_reqs": -1}
+
+
+class SlowAndWrong(OracleSubject):
+    """Takes its time, and is wrong at two sequences of three rows and more."""
+
+    def build(self, request: Request) -> Result:
+        """See the base class."""
+        time.sleep(0.02)
+        result = super().build(request)
+        wrong = sum(sequence.seqlen_q >= MANY for sequence in request.sequences) >= 2
+        return {**result, "num_reqs": -1} if wrong else result
