@@ -79,6 +79,10 @@ class EngineSubject:
         """Have a container, or a view of one, make ``request.expand``."""
         container.compute_attn_info(engine_config(request.config), expansions=request.expand)
 
+    def extract(self, request: Request) -> engine.MetadataZOS:
+        """What the host extracts for a ZOS decode step."""
+        return engine.prepare_decode_zos_inputs(self.sequences(request.sequences), engine_config(request.config))
+
     def image_container(
         self, request: Request, images_seq_mask: np.ndarray, mm_token_type: np.ndarray
     ) -> engine.InputMetadataV4VL:

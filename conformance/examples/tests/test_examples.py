@@ -50,6 +50,7 @@ TRANSPORTS = (
     "json",
     "callable_subject:build",
     "object_subject:BoundarySubject",
+    "extracting_subject:ExtractingSubject",
     "package.my_engine_inputmeta:MyEngineSubject",
 )
 
