@@ -199,7 +199,7 @@ def test_sizes_beyond_the_claims_are_unsupported():
     request = probe("decode")
     claims = OracleSubject().capabilities
     lacks = [
-        dataclasses.replace(claims, **limit).lacks("decode", CONFIG, request.sequences, columns)
+        dataclasses.replace(claims, **limit).lacks(dataclasses.replace(request, max_num_blocks=columns))
         for limit, columns in (
             ({"max_total_q": 3}, None),
             ({"max_total_q": 4}, None),
