@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from inputmeta.conformance.commands import options
-from inputmeta.conformance.console import fail, progress, remark, say
+from inputmeta.conformance.console import fail, progress, quieted, remark, say
 from inputmeta.conformance.engines import packages
 from inputmeta.conformance.exits import code_for
 from inputmeta.conformance.subjects.entry_points import installed
@@ -63,7 +63,7 @@ def fetch(releases: ReleasesArgument, quiet: options.QuietOption = False) -> Non
 
     Example: `inputmeta engines fetch transformers==5.16.1`
     """
-    with options.quieted(quiet), options.one_line_errors():
+    with quieted(quiet), options.one_line_errors():
         wanted = [(name, version or None) for name, _, version in (release.partition("==") for release in releases)]
         for name, version in wanted:
             packages.version_of(name, version)
