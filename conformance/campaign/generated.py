@@ -18,6 +18,7 @@ from unittest import SkipTest
 from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 
 from inputmeta import oracle
+from inputmeta.conformance.cases.conditions import WINDOWS_EXPANDED
 from inputmeta.conformance.cases.model import Case
 from inputmeta.conformance.generate import Profile, RandomDraw, batches, draw_case
 from inputmeta.conformance.generate.recorded import Recorded, keyed
@@ -57,6 +58,11 @@ def profile_for(subject: Subject, paths: Sequence[str]) -> Profile:
         refusals=tuple(refusals),
         varlen=able.varlen,
         read_only=able.read_only,
+        wide_windows=WINDOWS_EXPANDED.isdisjoint(able.conditions.expansions),
+        conditions=able.conditions,
+        max_total_q=able.max_total_q,
+        max_num_reqs=able.max_num_reqs,
+        max_table_columns=able.max_table_columns,
     )
 
 

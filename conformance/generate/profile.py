@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from inputmeta import oracle
-from inputmeta.conformance.cases.model import Path
+from inputmeta.conformance.cases.conditions import ANY, Conditions
+from inputmeta.conformance.cases.model import Case, Path, Sequence
+from inputmeta.conformance.cases.request import affordable_expansions
 
 PATHS: tuple[Path, ...] = ("prompt", "decode", "decode_zos")
 YOCO_MODES = ("off", "mask", "compact")
@@ -41,6 +43,14 @@ class Profile:
     """Draw some cases of several steps on one set of buffers."""
     wide_windows: bool = True
     """Draw some prompts of windows up to the int32 bound: their expansions, of terabytes, may not be asked for."""
+    conditions: Conditions = ANY
+    """What every batch is to be."""
+    max_total_q: int | None = None
+    """Most query rows of a step; None: no limit but the tier's. So are the two below."""
+    max_num_reqs: int | None = None
+    """Most sequences of a step."""
+    max_table_columns: int | None = None
+    """Most entries of a block table, and columns of the caller's ``block_tables``."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "paths", _in_order("paths", self.paths, PATHS))
@@ -53,6 +63,53 @@ class Profile:
             raise ValueError(f"invalid must be a share in [0, 1], not {self.invalid}")
         if not self.refusals:
             object.__setattr__(self, "invalid", 0.0)
+
+    def takes(self, case: Case) -> bool:
+        """Whether every step of a case is within the conditions and sizes."""
+        return not self.limited or all(self._takes_step(case, step) for step in case.steps)
+
+    def _takes_step(self, case: Case, step: tuple[Sequence, ...]) -> bool:
+        expand = affordable_expansions(case.config, step)
+        if self.conditions.beyond(case.path, case.config, step, expand) is not None:
+            return False
+        columns = max((len(sequence.block_table) for sequence in step), default=0)
+        sizes = (
+            (sum(max(0, sequence.seqlen_q) for sequence in step), self.max_total_q),
+            (len(step), self.max_num_reqs),
+            (max(columns, case.max_num_blocks or 0), self.max_table_columns),
+        )
+        return all(limit is None or size <= limit for size, limit in sizes)
+
+    @property
+    def limited(self) -> bool:
+        """Whether there are conditions or sizes at all."""
+        return (self.conditions, self.max_total_q, self.max_num_reqs, self.max_table_columns) != (ANY, None, None, None)
+
+    def fewest_rows(self, path: str, cp_size: int) -> int:
+        """Fewest query rows of a sequence; a multiple of :meth:`row_unit`."""
+        least = max(self.conditions.least_seqlen_q, 0 if path == "prompt" else 1)
+        if path == "prompt" and cp_size > 1 and self.conditions.cp_chunks == "at-least-2p":
+            least = max(least, 2 * cp_size)
+        unit = self.row_unit(path, cp_size)
+        return -(-least // unit) * unit
+
+    def row_unit(self, path: str, cp_size: int) -> int:
+        """What the number of query rows of a sequence is a multiple of."""
+        multiples = path == "prompt" and cp_size > 1 and self.conditions.cp_chunks == "multiples-of-2p"
+        return 2 * cp_size if multiples else 1
+
+    def highest_block(self, block_size: int) -> int | None:
+        """Highest physical block id by the conditions; None: any."""
+        slot = self.conditions.largest_token_slot
+        limits = [self.conditions.largest_block, None if slot is None else (slot + 1) // block_size - 1]
+        return min((limit for limit in limits if limit is not None), default=None)
+
+    @property
+    def shortest_context(self) -> int:
+        """Tokens that the shortest sequence with rows may need, at least 1."""
+        return max(
+            1, *(max(self.fewest_rows(p, self.max_cp_size), self.row_unit(p, self.max_cp_size)) for p in self.paths)
+        )
 
 
 def _in_order(name: str, chosen: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
