@@ -74,7 +74,7 @@ def _highest_first(scope: Scope, total: int) -> int | None:
 
 def _fit(scope: Scope, block: int) -> bool:
     """Whether a physical block id is within the conditions."""
-    highest = scope.profile.highest_block(scope.config.block_size)
+    highest = scope.conditions.highest_block(scope.config.block_size)
     return highest is None or block <= highest
 
 
