@@ -51,8 +51,11 @@ def steps(draw: Draw, scope: Scope, sizes: Items[int], totals: Items[int]) -> tu
     odd_token = pick(draw, (None, None, None, None, 0, -1, INT32_MAX, INT32_MIN))
     shares = chance(draw, 1, 4)
     each = scope.shared_by(total)
-    first = each if scope.conditions.empty_steps else each.with_rows()
-    distinct = [draw.part(drafts, each if index else first) for index in range(size)] or [empty_draft(scope.path)]
+    distinct: list[Draft] = []
+    for left in reversed(range(size)):
+        has_to_work = left == 0 and not scope.conditions.empty_steps and not any(draft.seqlen_q for draft in distinct)
+        distinct.append(draw.part(drafts, each.with_rows() if has_to_work else each))
+    distinct = distinct or [empty_draft(scope.path)]
     drawn = with_blocks(scope, [distinct[index % len(distinct)] for index in range(total)])
     lengths = [table_length(scope, draft) for draft in drawn]
     tables = block_tables(lengths, layout if _fit(scope, 2 * sum(lengths) - 1) else 3)
