@@ -179,7 +179,7 @@ def _run_round(
             raise _Stop from error
         new = campaign.record(case, outcome, time.monotonic() - begin)
         if shrink_end is None:
-            campaign.coverage.add(features(case))
+            campaign.coverage.add(features(case, outcome.shown))
         on_case(campaign)
         if new:
             shrink_end = shrink_end or campaign.reduce_from(time.monotonic(), begin, end)

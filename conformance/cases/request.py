@@ -12,7 +12,7 @@ import numpy as np
 
 from inputmeta import oracle
 from inputmeta.conformance.cases.budget import case_cells
-from inputmeta.conformance.cases.conditions import Config, Rows
+from inputmeta.conformance.cases.conditions import SPARE_COLUMNS, Config, Rows
 from inputmeta.conformance.cases.files import MAX_EXPECTED_CELLS, CaseError, case_id, load_case, save_case
 from inputmeta.conformance.cases.model import (
     Array,
@@ -27,8 +27,6 @@ from inputmeta.conformance.cases.model import (
     oracle_sequences,
 )
 
-SPARE_COLUMNS = 128
-"""Columns by which a dense expansion may be wider than its keys."""
 MAX_EXPANDED_CELLS = 2**16
 """Largest expansion, in cells, that a case builds: 32,768 rows at ratio 1 and 128 K of context would be 16 GiB."""
 

@@ -60,15 +60,21 @@ class Detail(Enum):
     FEATURES = auto()
 
 
+NOT_VISITED = {False: "not visited, though reachable", True: "not visited; conditions may exclude it"}
+"""What is said of a feature, by whether the claims have conditions: what several exclude together is not declared."""
+
+
 def coverage_text(campaign: Campaign, detail: Detail) -> str:
-    """The coverage table, then every reachable feature that was not visited.
+    """The coverage table, then every reachable feature that was not visited, and those outside the claims.
 
     A campaign that ended at a failure gets the first line alone.
     """
     rows = campaign.coverage.rows(campaign.profile)
     brief = campaign.failures or detail is Detail.COUNT
     unvisited = [] if brief else campaign.coverage.unvisited(campaign.profile)
+    outside = campaign.coverage.outside(campaign.profile)
     lines = [f"coverage: {sum(1 for row in rows if row.count)} of {len(rows)} features visited"]
+    lines[0] += f", {len(outside)} outside the claims" * bool(outside)
     if campaign.failures:
         lines[0] += " before the first failure"
     elif detail is Detail.FEATURES:
@@ -79,7 +85,9 @@ def coverage_text(campaign: Campaign, detail: Detail) -> str:
             group, _, name = row.id.partition(":")
             groups.setdefault(group, []).append(f"{name} {row.count}")
         lines += [f"  {group:11} {', '.join(names)}" for group, names in groups.items()]
-    lines += [f"  not visited, though reachable: {row.id}  {row.text}" for row in unvisited]
+    lines += [f"  {NOT_VISITED[campaign.profile.limited]}: {row.id}  {row.text}" for row in unvisited]
+    if detail is Detail.FEATURES and not campaign.failures:
+        lines += [f"  outside the claims: {row.id}  {row.text}" for row in outside]
     return "\n".join(lines)
 
 

@@ -59,6 +59,8 @@ def run_check(
 ) -> int:
     """Every corpus, then generated cases; prints the result and returns the exit code."""
     claimed = claimed_paths(run.subject, paths)
+    rounds = -(-examples // ROUND_EXAMPLES)
+    profile = profile_for(run.subject, claimed) if rounds and claimed else None  # an error before anything is run
     code, ran = exits.CONFORMS, 0
     lines = []
     if run.subject.capabilities.dialects:
@@ -70,9 +72,7 @@ def run_check(
         remark(lines[-1])
         code = exits.DIFFERS if counts.failed else code
         ran += counts.passed + counts.known
-    rounds = -(-examples // ROUND_EXAMPLES)
-    if rounds and claimed and noted() is None:
-        profile = profile_for(run.subject, claimed)
+    if profile is not None and noted() is None:
         with progress(rounds * ROUND_EXAMPLES) as bar:
             shown = show_on(bar, by_cases=True)
             campaign = fuzz(run.session, profile, seed_value=seed, rounds=rounds, known=run.known, on_case=shown)

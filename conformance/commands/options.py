@@ -20,6 +20,7 @@ from inputmeta.conformance.cases.request import WantsError
 from inputmeta.conformance.check.verdicts import NO_FAILURES, Verdict
 from inputmeta.conformance.commands.main import HELP_NAMES, HelpContext
 from inputmeta.conformance.console import coloured, fail, notice, quieted
+from inputmeta.conformance.generate import NothingToDrawError
 from inputmeta.conformance.interrupts import Interrupted, noted, watched
 from inputmeta.conformance.subjects import SubjectError
 from inputmeta.conformance.workers import target
@@ -194,7 +195,7 @@ def one_line_errors() -> Iterator[None]:
         try:
             with coloured(VERDICT_STYLES):
                 yield
-        except (Interrupted, typer.Exit, SubjectError, CaseError, KnownFailuresError) as error:
+        except (Interrupted, typer.Exit, SubjectError, CaseError, KnownFailuresError, NothingToDrawError) as error:
             ended = noted()
             if ended is not None:
                 if ended.code != exits.CLOSED_PIPE:

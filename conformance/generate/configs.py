@@ -33,7 +33,7 @@ class Scale(NamedTuple):
 
 def draw_config(draw: Draw, profile: Profile, path: Path, tier: str) -> Config:
     """A valid configuration for ``path``; the simplest has one dense ratio and every option off."""
-    scale = _scale(draw, Constants(profile, tier))
+    scale = _scale(draw, Constants.of(profile, tier))
     least_ngrams = profile.conditions.least_ngram_size
     ngram_size = pick(draw, [size for size in NGRAM_SIZES if size == 0 or size >= least_ngrams])
     sentinel = pick(draw, (None, RAW_SENTINEL, RAW_SENTINEL, -1))
@@ -107,9 +107,8 @@ def _once(*ratios: int) -> tuple[int, ...]:
 def _cp_size(draw: Draw, profile: Profile, path: Path) -> int:
     """Mostly 1; a decode ignores the group (I-15), so it rarely has one."""
     ones = 3 if path == "prompt" else 30
-    least = profile.conditions.least_cp_size if path == "prompt" else 1
-    sizes = (*(1,) * ones, *range(2, profile.max_cp_size + 1))
-    return pick(draw, [size for size in sizes if size >= least])
+    sizes = profile.cp_sizes(path)
+    return pick(draw, (*sizes[: sizes[0] == 1] * ones, *(size for size in sizes if size > 1)))
 
 
 def _yoco_mode(draw: Draw, profile: Profile, path: Path) -> Literal["off", "mask", "compact"]:

@@ -59,7 +59,7 @@ def _high_block(draw: Draw, case: Case, profile: Profile) -> Case:
     place = pick(draw, places)
     sequence = case.steps[place[0]][place[1]]
     block = pick(draw, border_blocks(case.config, sequence))
-    limit = profile.highest_block(case.config.block_size)
+    limit = profile.conditions.highest_block(case.config.block_size)
     highest = highest_block_id(case.path, case.config, sequence, block)
     highest = highest if limit is None else min(highest, limit)
     return edit_sequence(case, *place, replace(sequence, block_table=replaced(sequence.block_table, block, highest)))

@@ -9,6 +9,7 @@ from inputmeta.conformance.cases.conditions import ANY, Conditions
 from inputmeta.conformance.cases.model import Case, Path, Sequence
 from inputmeta.conformance.cases.request import affordable_expansions
 
+INT32_MAX = 2**31 - 1
 PATHS: tuple[Path, ...] = ("prompt", "decode", "decode_zos")
 YOCO_MODES = ("off", "mask", "compact")
 REFUSALS = tuple(oracle.PRECONDITIONS)
@@ -45,6 +46,8 @@ class Profile:
     """Draw some prompts of windows up to the int32 bound: their expansions, of terabytes, may not be asked for."""
     conditions: Conditions = ANY
     """What every batch is to be."""
+    fields: frozenset[tuple[str, str]] | None = None
+    """Path and declared name of the fields that are compared, for coverage; None: all."""
     max_total_q: int | None = None
     """Most query rows of a step; None: no limit but the tier's. So are the two below."""
     max_num_reqs: int | None = None
@@ -85,31 +88,30 @@ class Profile:
         """Whether there are conditions or sizes at all."""
         return (self.conditions, self.max_total_q, self.max_num_reqs, self.max_table_columns) != (ANY, None, None, None)
 
-    def fewest_rows(self, path: str, cp_size: int) -> int:
-        """Fewest query rows of a sequence; a multiple of :meth:`row_unit`."""
-        least = max(self.conditions.least_seqlen_q, 0 if path == "prompt" else 1)
-        if path == "prompt" and cp_size > 1 and self.conditions.cp_chunks == "at-least-2p":
-            least = max(least, 2 * cp_size)
-        unit = self.row_unit(path, cp_size)
-        return -(-least // unit) * unit
+    @property
+    def most_sequences(self) -> int:
+        """Most sequences of a step, by sizes and by the ids of states, with a row each."""
+        states = None if self.conditions.largest_state is None else self.conditions.largest_state + 1
+        limits = (self.max_num_reqs, self.max_total_q, states)
+        return min((limit for limit in limits if limit is not None), default=INT32_MAX)
 
-    def row_unit(self, path: str, cp_size: int) -> int:
-        """What the number of query rows of a sequence is a multiple of."""
-        multiples = path == "prompt" and cp_size > 1 and self.conditions.cp_chunks == "multiples-of-2p"
-        return 2 * cp_size if multiples else 1
-
-    def highest_block(self, block_size: int) -> int | None:
-        """Highest physical block id by the conditions; None: any."""
-        slot = self.conditions.largest_token_slot
-        limits = [self.conditions.largest_block, None if slot is None else (slot + 1) // block_size - 1]
-        return min((limit for limit in limits if limit is not None), default=None)
+    def cp_sizes(self, path: str) -> list[int]:
+        """Numbers of ranks that the conditions leave, ascending; a decode ignores its group (I-15)."""
+        sizes = range(1, self.max_cp_size + 1)
+        if path != "prompt":
+            return list(sizes)
+        claimed = self.conditions
+        limits = [claimed.most_seqlen_q, claimed.most_seqlen_k, self.max_total_q]
+        most = min((limit for limit in limits if limit is not None), default=INT32_MAX)
+        fits = (size for size in sizes if size >= claimed.least_cp_size)
+        return [size for size in fits if max(claimed.fewest_rows(path, size), claimed.row_unit(path, size)) <= most]
 
     @property
     def shortest_context(self) -> int:
         """Tokens that the shortest sequence with rows may need, at least 1."""
-        return max(
-            1, *(max(self.fewest_rows(p, self.max_cp_size), self.row_unit(p, self.max_cp_size)) for p in self.paths)
-        )
+        groups = [(path, max(self.cp_sizes(path), default=1)) for path in self.paths]
+        claimed = self.conditions
+        return max(1, *(max(claimed.fewest_rows(*group), claimed.row_unit(*group)) for group in groups))
 
 
 def _in_order(name: str, chosen: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:

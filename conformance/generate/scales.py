@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
-from inputmeta.conformance.cases.request import MAX_EXPANDED_CELLS, SPARE_COLUMNS
+from inputmeta.conformance.cases.conditions import SPARE_COLUMNS, Conditions
+from inputmeta.conformance.cases.request import MAX_EXPANDED_CELLS
 
 from .profile import Profile
 
@@ -22,6 +24,8 @@ class Tier(NamedTuple):
 
 
 REAL_BLOCK = 128
+WARP = 32
+"""Lanes of a warp: the tier ``many`` has more sequences."""
 
 SMALL_CONSTANTS = Tier(
     block_sizes=(4, 8, 16, 12, 6, 5),
@@ -45,15 +49,16 @@ TIER_CONSTANTS = {
 
 
 class Constants:
-    """A tier's constants within a profile's conditions. Lists keep their order; without conditions they are the tier's.
+    """A tier's constants within conditions. Lists keep their order; without conditions they are the tier's.
 
-    Where the conditions take none of a tier's values, those that they name stand for them.
+    Where the conditions take none of a tier's values, those that they name stand for them. ``shortest``: context that
+    the shortest sequence needs, tokens.
     """
 
-    def __init__(self, profile: Profile, tier: str) -> None:
-        self.profile = profile
-        self.conditions = profile.conditions
-        self.usual = TIER_CONSTANTS[tier]
+    def __init__(self, conditions: Conditions, usual: Tier, shortest: int = 1) -> None:
+        self.conditions = conditions
+        self.usual = usual
+        self.shortest = shortest
         named = (self.conditions.dense_ratios or frozenset()) | (self.conditions.sparse_ratios or frozenset())
         self.ratios = tuple(filter(self._takes, self.usual.ratios)) or tuple(filter(self._takes, sorted(named)))
         self.window_sizes = _kept(self.usual.window_sizes, self.conditions.window_sizes)
@@ -70,8 +75,13 @@ class Constants:
     @property
     def max_model_lens(self) -> tuple[int, ...]:
         """Those in which the shortest sequence has room."""
-        least = self.profile.shortest_context
-        return tuple(length for length in self.usual.max_model_lens if length >= least) or (least,)
+        longer = (length for length in self.usual.max_model_lens if length >= self.shortest)
+        return tuple(longer) or (self.shortest,)
+
+    @staticmethod
+    def of(profile: Profile, tier: str) -> Constants:
+        """Those of a profile's cases of a tier."""
+        return Constants(profile.conditions, TIER_CONSTANTS[tier], profile.shortest_context)
 
     def ratios_of(self, block_size: int) -> list[int]:
         """Ratios that divide a block size; the block size is one more, of one compressed token a block."""
@@ -104,6 +114,65 @@ class Constants:
     def _fitting(self, sizes: Iterable[int]) -> tuple[int, ...]:
         """The block sizes that some ratio divides and some window goes with."""
         return tuple(size for size in sizes if self.ratios_of(size) and self.windows_of(size))
+
+
+class NothingToDrawError(ValueError):
+    """Claims that leave no batch to draw; ``str()`` is one line that names them."""
+
+
+def drawable(profile: Profile) -> Profile:
+    """The profile with the tiers of which its conditions and sizes leave something.
+
+    Raises:
+        NothingToDrawError: they leave nothing on a path, or in no tier.
+    """
+    for path in profile.paths:
+        problem = _too_short(profile, path)
+        if problem is not None:
+            raise NothingToDrawError(f"nothing is left to draw on path {path}: {problem}")
+    tiers = tuple(tier for tier in profile.tiers if Constants.of(profile, tier).block_sizes)
+    if not tiers:
+        raise NothingToDrawError(f"nothing is left to draw: {_unfit(profile)}")
+    several = tuple(tier for tier in tiers if tier != "many" or profile.most_sequences > WARP)
+    return replace(profile, tiers=several or tiers)
+
+
+def _too_short(profile: Profile, path: str) -> str | None:
+    """Which claims leave a path no number of ranks or rows, or None."""
+    claimed = profile.conditions
+    limits = {
+        "most_seqlen_q": claimed.most_seqlen_q,
+        "most_seqlen_k": claimed.most_seqlen_k,
+        "max_total_q": profile.max_total_q,
+    }
+    name, most = min(
+        ((name, limit) for name, limit in limits.items() if limit is not None), key=_second, default=("", None)
+    )
+    if not profile.cp_sizes(path):
+        ranks = f"of {claimed.least_cp_size} to {profile.max_cp_size} ranks"
+        return f"no chunk is `{claimed.cp_chunks}` {ranks}" + f" within {name} {most}" * (most is not None)
+    fewest = max(1, min(claimed.fewest_rows(path, size) for size in profile.cp_sizes(path)))
+    if most is not None and fewest > most:
+        return f"{name} is {most}, and a sequence has at least {fewest} rows"
+    return None
+
+
+def _second(pair: tuple[str, int]) -> int:
+    return pair[1]
+
+
+def _unfit(profile: Profile) -> str:
+    """The claims that leave no block size with a ratio and a window, in words."""
+    claimed = profile.conditions
+    sets = {
+        name: value
+        for name in ("block_sizes", "dense_ratios", "sparse_ratios", "window_sizes")
+        if (value := getattr(claimed, name)) is not None
+    }
+    told = [f"{name} {sorted(value) or 'empty'}" for name, value in sets.items()]
+    told += ["block_divides_window"] * claimed.block_divides_window
+    told += [f"expansions {sorted(claimed.expansions)}"] * bool(claimed.expansions)
+    return f"no block size, ratio and window go together by {', '.join(told)}"
 
 
 def _kept(usual: Sequence[int], claimed: frozenset[int] | None) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from inputmeta.conformance.cases.conditions import Conditions
 from inputmeta.conformance.cases.model import Config, Path
-from inputmeta.conformance.cases.request import MAX_EXPANDED_CELLS, SPARE_COLUMNS
+from inputmeta.conformance.cases.request import MAX_EXPANDED_CELLS
 
 from .configs import RAW_SENTINEL
 from .draws import INT32_MAX, Draw, chance, clipped, draw_length, length_marks, pick
@@ -43,8 +43,10 @@ class Scope:
     def of(profile: Profile, path: Path, config: Config, tier: str) -> Scope:
         """The scope of a case, with the boundary lengths of its configuration."""
         claimed = profile.conditions
-        fewest, unit = profile.fewest_rows(path, config.cp_size), profile.row_unit(path, config.cp_size)
-        longest = lowest(config.max_model_len, claimed.most_seqlen_k, columns_times(profile, config.block_size))
+        fewest, unit = claimed.fewest_rows(path, config.cp_size), claimed.row_unit(path, config.cp_size)
+        highest = claimed.highest_block(config.block_size)
+        blocks = lowest(INT32_MAX, profile.max_table_columns, None if highest is None else max(1, highest + 1))
+        longest = lowest(config.max_model_len, claimed.most_seqlen_k, blocks * config.block_size)
         most = lowest(max(ROWS[tier], fewest, unit), longest, claimed.most_seqlen_q, most_total(profile, path, config))
         marks = length_marks(config, ROWS[tier])
         return Scope(path, config, tier, most, marks, profile, fewest, unit, longest)
@@ -57,10 +59,8 @@ class Scope:
     @property
     def most_sequences(self) -> int:
         """Most sequences of a step, each with the fewest rows, or with one."""
-        states = None if self.conditions.largest_state is None else self.conditions.largest_state + 1
         total = most_total(self.profile, self.path, self.config)
-        by_rows = None if total is None else total // max(self.fewest, 1)
-        return lowest(INT32_MAX, self.profile.max_num_reqs, states, by_rows)
+        return lowest(self.profile.most_sequences, None if total is None else max(1, total // max(self.fewest, 1)))
 
     def shared_by(self, count: int) -> Scope:
         """The scope of one of ``count`` sequences of a step."""
@@ -105,19 +105,10 @@ def lowest(limit: int, *limits: int | None) -> int:
     return min((limit, *(each for each in limits if each is not None)))
 
 
-def columns_times(profile: Profile, block_size: int) -> int | None:
-    """Tokens of a full block table; None: no limit."""
-    return None if profile.max_table_columns is None else profile.max_table_columns * block_size
-
-
 def most_total(profile: Profile, path: Path, config: Config) -> int | None:
     """Most query rows of a step, by the profile and by the expansions that are always built; None: no limit."""
-    limits = [profile.max_total_q]
-    always = profile.conditions.expansions
-    if ("kv_swa_full_index" if path == "prompt" else "kv_swa_index") in always:
-        limits.append(MAX_EXPANDED_CELLS // config.window_size)
-    if "kv_ca_index" in always and config.dense_ratios:
-        limits.append(MAX_EXPANDED_CELLS // (config.max_model_len // min(config.dense_ratios) + SPARE_COLUMNS))
+    cells = profile.conditions.cells_of_a_row(path, config)
+    limits = (profile.max_total_q, MAX_EXPANDED_CELLS // cells if cells else None)
     given = [each for each in limits if each is not None]
     return max(1, min(given)) if given else None
 
