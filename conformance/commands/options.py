@@ -56,6 +56,10 @@ CommandOption = Annotated[
     str | None,
     typer.Option("--subject-command", help="a program that speaks the protocol, instead of --subject"),
 ]
+PythonOption = Annotated[
+    str | None,
+    typer.Option("--subject-python", metavar="PATH", help="the interpreter that a --subject runs in; this one without"),
+]
 JsonOption = Annotated[bool, typer.Option("--subject-json", help="the program speaks lines of JSON")]
 InProcessOption = Annotated[
     bool, typer.Option("--in-process/--isolated", help="run a --subject in this process, or in a worker")
@@ -151,6 +155,7 @@ def with_target(
             "subject": (SubjectOption, None),
             "command": (CommandOption, None),
             "json": (JsonOption, False),
+            "python": (PythonOption, None),
             "in_process": (InProcessOption, in_process),
             "timeout": (TimeoutOption, target.TIMEOUT),
             "memory_limit": (MemoryOption, target.MEMORY_LIMIT),
@@ -166,7 +171,7 @@ def with_target(
             if chosen["json"] and chosen["command"] is None:
                 raise fail("--subject-json: belongs to --subject-command")
             chosen["subject"] = chosen["subject"] or target.SUBJECT
-            if in_process and chosen["command"] is not None:
+            if in_process and (chosen["command"] is not None or chosen.get("python") is not None):
                 chosen["in_process"] = False  # it was not asked for
             with quieted(given.pop("quiet")), one_line_errors():
                 command(target=Target(**chosen), **given)

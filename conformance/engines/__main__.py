@@ -49,7 +49,7 @@ def fetched(names: Sequence[str]) -> Iterator[str]:
 
 
 def judged(expected: Expectation, seconds: float) -> Iterator[Job]:
-    """The calls of one subject: corpus and generated cases; a wrong release is fuzzed alone, and has to fail its cases."""
+    """The calls of one subject: corpus and generated cases; a wrong release is fuzzed alone, and fails its cases."""
     known = () if expected.known is None else ("--known-failures", str(expected.known))
     subject = ("--subject", expected.subject)
     fuzz = ("fuzz", *subject, "--seconds", f"{seconds:g}", "--seed", "15", *known)
