@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from inputmeta.conformance.cases.request import Request
-from inputmeta.conformance.dialects import compressed, numbers, rings, windows
+from inputmeta.conformance.dialects import bases, compressed, numbers, packed, rings, windows
 from inputmeta.conformance.dialects.base import Dialect, DialectError, Fields, Value
 from inputmeta.conformance.dialects.flavours import FLAVOURED
 
@@ -17,15 +17,21 @@ DIALECTS: dict[str, Dialect] = {
     for dialect in (
         numbers.INT64,
         compressed.TOKEN_ROWS,
+        rings.OVERWRITTEN_ROWS,
         rings.CYCLIC_TABLE,
         rings.BY_PLACE,
         windows.BY_REQUEST,
+        windows.BY_WORKSPACE,
+        bases.FLOOR_STEPS,
+        bases.BY_REQUEST,
         numbers.NULL_BLOCKS,
         numbers.NULL_STATES,
         numbers.SENTINEL_0,
         numbers.AT_LEAST_1,
+        numbers.NO_QUERY_SENTINEL,
         windows.NEWEST_FIRST,
         windows.PADDED_WIDTH,
+        packed.PACKED,
         *FLAVOURED,
     )
 }
