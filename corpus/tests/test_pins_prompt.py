@@ -6,6 +6,7 @@ import pytest
 
 # fmt: off
 PINS: dict[str, dict[str, str]] = {
+    "F-QIDX: rows behind an empty sequence have the number of their own": {"query_indices": "0 0 2"},
     "RING: a prompt longer than its ring stores each of the last B rows at its own position": {
         "slot_mapping_store_swa": "-1 25 26 27 24",
     },
