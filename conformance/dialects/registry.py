@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from inputmeta.conformance.cases.request import Request
-from inputmeta.conformance.dialects import compressed, numbers, rings, windows
+from inputmeta.conformance.dialects import compressed, expansions, fillers, numbers, rings, windows
 from inputmeta.conformance.dialects.base import Dialect, DialectError, Fields, Value
 from inputmeta.conformance.dialects.flavours import FLAVOURED
 
@@ -17,12 +17,20 @@ DIALECTS: dict[str, Dialect] = {
     for dialect in (
         numbers.INT64,
         compressed.TOKEN_ROWS,
+        fillers.ROPE_POSITIONS,
+        fillers.BY_PLACE_QUERIES,
+        fillers.WINDOW_OF_1,
+        expansions.WIDTH_BY_TABLE,
+        expansions.BEHIND_WINDOWS,
+        expansions.STARTS_WITHOUT_END,
         rings.CYCLIC_TABLE,
         rings.BY_PLACE,
         windows.BY_REQUEST,
         numbers.NULL_BLOCKS,
         numbers.NULL_STATES,
         numbers.SENTINEL_0,
+        fillers.LOW_RATIO_SLOTS,
+        fillers.NULL_RING,
         numbers.AT_LEAST_1,
         windows.NEWEST_FIRST,
         windows.PADDED_WIDTH,
