@@ -60,7 +60,7 @@ def shown(subject: Subject, steps: Steps, finding: Finding) -> Finding | None:
     """The finding, if the batch shows it by the reference; None as well where it is beyond the subject."""
     able = subject.capabilities
     for each in steps:
-        if not each.sequences or able.lacks(each.path, each.config, each.sequences, each.max_num_blocks, each.gather):
+        if not each.sequences or able.lacks(each):
             return None
     findings = [found.on_path(steps[0].path) for found in compared(subject, steps, PATTERNS[0], by_oracle=False)]
     return next((found for found in findings if found.signature == finding.signature), None)

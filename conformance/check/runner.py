@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from inputmeta.conformance.cases.model import Case
-from inputmeta.conformance.cases.request import Request, step_request
+from inputmeta.conformance.cases.request import Request, affordable_expansions, step_request
 from inputmeta.conformance.check import out_faults
 from inputmeta.conformance.check.buffers import PATTERNS, Arena, Shapes
 from inputmeta.conformance.check.compare import Wanted, compare_field, compare_fields, finding, tensor_shapes
@@ -123,9 +123,7 @@ def run_case(case: Case, subject: Subject, *, containers: bool = True) -> Outcom
     valid: list[ValidStep] = []
     for index in range(len(case.steps)):
         request = step_request(case, index, in_place=subject.capabilities.in_place)
-        beyond = subject.capabilities.lacks(
-            request.path, request.config, request.sequences, request.max_num_blocks, request.gather
-        ) or fault_beyond(subject, request)
+        beyond = subject.capabilities.lacks(request) or fault_beyond(subject, request)
         if beyond is not None:
             outcome.unsupported.add(beyond)
             continue
@@ -205,7 +203,14 @@ class Asked:
         self._subject = subject
 
     def build(self, request: Request) -> Result:
-        """The subject's answer; of a valid batch a refusal is none, nor is one that lacks a field. Raises NotBuilt."""
+        """The subject's answer; of a valid batch a refusal is none, nor is one that lacks a field. Raises NotBuilt.
+
+        A batch beyond the claims is not handed over; expansions that are not wanted here are no reason.
+        """
+        wanted = affordable_expansions(request.config, request.sequences)
+        beyond = self.capabilities.lacks(dataclasses.replace(request, expand=wanted))
+        if beyond is not None:
+            raise NotBuilt from Unsupported(beyond)
         try:
             result = ask(self._subject, request)
         except Rejection as error:

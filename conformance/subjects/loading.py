@@ -9,7 +9,8 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import cast
 
-from inputmeta.conformance.subjects.base import Capabilities, Subject, SubjectError, names_problem
+from inputmeta.conformance.cases.conditions import Conditions
+from inputmeta.conformance.subjects.base import Capabilities, Subject, SubjectError, content_problem
 from inputmeta.conformance.subjects.frames import error_text, frames_of
 
 BUNDLED = {
@@ -136,25 +137,38 @@ def claims_problem(subject: Subject) -> str | None:
     if not isinstance(claims, Capabilities):
         return f"capabilities is {type(claims).__name__}, not inputmeta.conformance.subjects.Capabilities"
     for name, value in vars(claims).items():
-        kind = CLAIM_KINDS.get(type(getattr(Capabilities, name, frozenset())), "a number or None")
+        kind = CLAIM_KINDS.get(type(getattr(NO_CLAIMS, name)), "a number or None")
         if not CLAIM_CHECKS[kind](value):
             return f"capabilities.{name} is not {kind}"
-    return names_problem(claims)
+    return content_problem(claims)
 
 
 def _is_names(value: object) -> bool:
     return isinstance(value, set | frozenset) and all(isinstance(item, str) for item in value)
 
 
+def _is_names_by_path(value: object) -> bool:
+    return isinstance(value, Mapping) and _is_names(set(value)) and all(map(_is_names, value.values()))
+
+
 def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
-CLAIM_KINDS: Mapping[type, str] = {frozenset: "a set of names", bool: "a bool", int: "a number"}
+NO_CLAIMS = Capabilities(frozenset(), frozenset())
+CLAIM_KINDS: Mapping[type, str] = {
+    frozenset: "a set of names",
+    bool: "a bool",
+    int: "a number",
+    dict: "a mapping of paths to sets of names",
+    Conditions: "inputmeta.conformance.subjects.Conditions",
+}
 """What a claim must be, by the type of its default."""
 CLAIM_CHECKS: Mapping[str, Callable[[object], bool]] = {
     "a set of names": _is_names,
     "a bool": lambda value: isinstance(value, bool),
     "a number": _is_count,
+    "a mapping of paths to sets of names": _is_names_by_path,
+    "inputmeta.conformance.subjects.Conditions": lambda value: isinstance(value, Conditions),
     "a number or None": lambda value: value is None or _is_count(value),
 }

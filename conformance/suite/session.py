@@ -54,7 +54,7 @@ class SuiteSession:
         able = self.setup.run.subject.capabilities
         if path not in able.paths:
             pytest.skip(f"not claimed: path {path}")
-        if field_name is not None and field_name not in able.fields:
+        if field_name is not None and field_name not in able.fields_of(path):
             pytest.skip("not claimed: the field")
         if condition is not None and condition not in able.refuses:
             pytest.skip(f"outside the claims: batches that break {condition}")
