@@ -95,7 +95,7 @@ def low_ratio_slots(_: Request, key: str, rows: Rows) -> Fillers:
 
 
 def null_ring(request: Request, _: str, rows: Rows) -> Fillers:
-    """The cell of ring 0 in which a placeholder's row is stored as others are in theirs; -1 where one is overwritten."""
+    """The cell of ring 0 in which a placeholder's row is stored as others are in theirs; -1 if it is overwritten."""
     ring = request.config.swa_block_size
     lasting = rows.of(rows.seqlen_k) - rows.position <= ring
     there = np.where(lasting, np.where(placeholders(request, rows), rows.position % ring, 0), -1)
@@ -123,7 +123,7 @@ ROPE_POSITIONS = filled(
 )
 LOW_RATIO_SLOTS = filled(
     "low-ratio-sentinel",
-    "at ratios 1 and 2 a row that completes no compressed token has slot -1, and not that of other rows that store none",
+    "at ratios 1 and 2 a row that completes no compressed token has slot -1, unlike others that store none",
     ("slot_mapping_store_ca",),
     low_ratio_slots,
     requires=("token-rows", *NULLS),

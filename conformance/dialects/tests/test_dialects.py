@@ -219,8 +219,16 @@ WRONG_SHAPES = {
         {"kv_swa_index": np.zeros((1, 3), dtype=np.int32)},
         r"kv_swa_index: shape \[1, 3\], want \[any, 128\]: window_size 3 rounded up to a multiple of 128",
     ),
-    "query-by-place": (EIGHT, {"query_indices": np.zeros(2, dtype=np.int32)}, r"query_indices: shape \[2\], want \[8\]"),
-    "rope-positions": (EIGHT, {"positions_c.4": np.zeros(3, dtype=np.int32)}, r"positions_c.4: shape \[3\], want \[8\]"),
+    "query-by-place": (
+        EIGHT,
+        {"query_indices": np.zeros(2, dtype=np.int32)},
+        r"query_indices: shape \[2\], want \[8\]",
+    ),
+    "rope-positions": (
+        EIGHT,
+        {"positions_c.4": np.zeros(3, dtype=np.int32)},
+        r"positions_c.4: shape \[3\], want \[8\]",
+    ),
     "low-ratio-sentinel": (
         EIGHT,
         {"slot_mapping_store_ca.2": np.zeros(3, dtype=np.int32)},
