@@ -18,11 +18,12 @@ from unittest import SkipTest
 from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 
 from inputmeta import oracle
+from inputmeta.conformance.cases.conditions import WINDOWS_EXPANDED
 from inputmeta.conformance.cases.model import Case
-from inputmeta.conformance.generate import Profile, RandomDraw, batches, draw_case
+from inputmeta.conformance.generate import Profile, RandomDraw, batches, draw_case, drawable
 from inputmeta.conformance.generate.recorded import Recorded, keyed
 from inputmeta.conformance.generate.repeatable import repeatable_draws
-from inputmeta.conformance.subjects.base import Subject
+from inputmeta.conformance.subjects.base import Capabilities, Subject
 
 ROUND_EXAMPLES = 100
 HYPOTHESIS_EVERY = 10
@@ -46,18 +47,29 @@ def claimed_paths(subject: Subject, paths: Sequence[str] | None = None) -> tuple
 def profile_for(subject: Subject, paths: Sequence[str]) -> Profile:
     """The generator's profile: what the subject claims, on ``paths``, at least one.
 
-    P-OUT is broken only for a subject that is given buffers.
+    Raises:
+        NothingToDrawError: its claims leave nothing.
     """
-    able = subject.capabilities
+    return profile_of(subject.capabilities, paths)
+
+
+def profile_of(able: Capabilities, paths: Sequence[str]) -> Profile:
+    """As :func:`profile_for`, of claims alone. P-OUT is broken only for a subject that is given buffers."""
     refusals = able.refuses if able.in_place else able.refuses - {"P-OUT"}
-    return Profile(
+    profile = Profile(
         paths=tuple(paths),
         max_cp_size=min(LARGEST_CP, able.max_cp_size),
         yoco_modes=tuple(mode for mode in ("off", "mask", "compact") if mode in able.yoco_modes),
         refusals=tuple(refusals),
         varlen=able.varlen,
         read_only=able.read_only,
+        wide_windows=WINDOWS_EXPANDED.isdisjoint(able.conditions.expansions),
+        conditions=able.conditions,
+        max_total_q=able.max_total_q,
+        max_num_reqs=able.max_num_reqs,
+        max_table_columns=able.max_table_columns,
     )
+    return drawable(profile)
 
 
 def on_containers(index: int) -> bool:

@@ -75,7 +75,7 @@ class Tier:
         """
         forms = forms_of(self.claims)
         if not forms:
-            return Told("wide: no form has the paths that are claimed")
+            return Told("wide: nothing to draw: no form has the paths and the constants that are claimed")
         limits = [] if count is None else [f"{count} batches" if count > 1 else f"batch {first}"]
         limits += [] if seconds is None else [f"at most {seconds:.3g} s"]
         names = ", ".join(form.name for form in forms)

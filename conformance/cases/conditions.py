@@ -19,6 +19,9 @@ WINDOWS_EXPANDED = frozenset({"kv_swa_full_index", "kv_swa_index"})
 CHOICES = {"cp_chunks": CP_CHUNKS, "valid_starts": VALID_STARTS, "expansions": tuple(oracle.EXPANSIONS)}
 """The words that a condition may have."""
 
+SPARE_COLUMNS = 128
+"""Columns by which a dense expansion may be wider than its keys."""
+
 Config = oracle.MetadataConfig | model.Config
 Rows = oracle.SequenceMetadata | model.Sequence
 """A sequence, in memory or of a case."""
@@ -79,6 +82,13 @@ class Conditions:
     """Names of the expansions that it always builds: a batch that is asked for without one of them, because that would
     be too large, is beyond it."""
 
+    def __post_init__(self) -> None:
+        """A set given as a plain one is as good."""
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if isinstance(value, set):
+                object.__setattr__(self, each.name, frozenset(value))
+
     def beyond(
         self, path: Path, config: Config, sequences: Sequence[Rows], expand: Collection[str] = tuple(oracle.EXPANSIONS)
     ) -> str | None:
@@ -95,6 +105,33 @@ class Conditions:
         problems = (self._of_config(path, config), self._of_expansions(path, config, expand))
         found = (each for problem in problems for each in problem)
         return next(found, None) or next(self._of_sequences(path, config, sequences), None)
+
+    def cells_of_a_row(self, path: Path, config: Config) -> int:
+        """Cells of a query row in the widest of the expansions that are always built; 0 if there is none."""
+        window = "kv_swa_full_index" if path == "prompt" else "kv_swa_index"
+        widths = [config.window_size] if window in self.expansions else []
+        if "kv_ca_index" in self.expansions and len(config.dense_ratios) > 0:
+            widths.append(config.max_model_len // min(config.dense_ratios) + SPARE_COLUMNS)
+        return max(widths, default=0)
+
+    def row_unit(self, path: str, cp_size: int) -> int:
+        """What the number of query rows of a sequence is a multiple of, for a prompt on so many ranks."""
+        multiples = path == "prompt" and cp_size > 1 and self.cp_chunks == "multiples-of-2p"
+        return 2 * cp_size if multiples else 1
+
+    def fewest_rows(self, path: str, cp_size: int) -> int:
+        """Fewest query rows of a sequence; a multiple of :meth:`row_unit`."""
+        least = max(self.least_seqlen_q, 0 if path == "prompt" else 1)
+        if path == "prompt" and cp_size > 1 and self.cp_chunks == "at-least-2p":
+            least = max(least, 2 * cp_size)
+        unit = self.row_unit(path, cp_size)
+        return -(-least // unit) * unit
+
+    def highest_block(self, block_size: int) -> int | None:
+        """Highest physical block id, by blocks and by token slots; None: any."""
+        slot = self.largest_token_slot
+        limits = (self.largest_block, None if slot is None else (slot + 1) // block_size - 1)
+        return min((limit for limit in limits if limit is not None), default=None)
 
     def _of_config(self, path: Path, config: Config) -> Iterator[str]:
         """What of a configuration is not within the conditions."""

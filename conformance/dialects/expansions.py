@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from inputmeta.conformance.cases.request import Request
@@ -15,6 +17,7 @@ from inputmeta.conformance.dialects.base import (
     require_shape,
     wide,
 )
+from inputmeta.conformance.dialects.bases import LISTS
 from inputmeta.conformance.dialects.rows import Rows, rows_of
 from inputmeta.conformance.dialects.windows import TILE, cut_to, padded_to, tile_of
 
@@ -45,50 +48,35 @@ def listed(rows: Rows, ratio: int, columns: int) -> tuple[np.ndarray, np.ndarray
     return places < seen[:, None], places < kept[:, None]
 
 
-def bases(request: Request, rows: Rows, ratio: int) -> tuple[np.ndarray, np.ndarray]:
-    """Where a row's compressed keys begin [rows]: in the buffer of F-CAPLAN, and in the engine's."""
-    q, k, window = rows.seqlen_q, rows.seqlen_k, request.config.window_size
-    history = np.minimum(k - q, window)
-    steps, lengths = np.maximum(1, k // ratio), history + q + k // ratio
-    here = np.cumsum(steps) - steps
-    there = np.cumsum(lengths) - lengths + history + q
-    return rows.of(here), rows.of(there)
+def bases(request: Request, rows: Rows, ratio: int) -> np.ndarray:
+    """Where the compressed keys of a row's sequence begin in the engine's buffer: int64 [rows]."""
+    q, k = rows.seqlen_q, rows.seqlen_k
+    history = np.minimum(k - q, request.config.window_size)
+    lengths = history + q + k // ratio
+    return rows.of(np.cumsum(lengths) - lengths + history + q)
 
 
-def to_behind_windows(request: Request, key: str, index: np.ndarray) -> np.ndarray:
-    """Rows of F-CAPLAN's buffer -> rows of one buffer a request: history, new rows, compressed tokens.
+def change_behind(request: Request, key: str, index: np.ndarray, *, behind: bool) -> np.ndarray:
+    """Numbers of the sequence's own compressed keys -> rows of one buffer a request, these laid end to end; or back.
 
-    All compressed tokens of the sequence are listed, also those that a row does not see: a length says how many it
-    reads. What is not of the row's own sequence is right nowhere.
+    A buffer has the window's history, the new rows, and the compressed tokens. All of the sequence's are listed, also
+    those that a row does not see: a length says how many it reads. What is no key of the row's own sequence, or stands
+    where another one is listed that is not seen, is right nowhere.
     """
     if request.path != "prompt":
         return index
     rows, ratio = rows_of(request, key), ratio_of(key)
     require_shape(BEHIND, key, index, (len(rows), None), "a row of keys a query row (I-3: at least one)")
     seen, kept = listed(rows, ratio, index.shape[1])
-    here, there = bases(request, rows, ratio)
-    place = wide(index) - here[:, None]
-    own = rows.queries[:, None] & (place >= 0) & (place < (rows.of(rows.seqlen_k) // ratio)[:, None])
-    moved = np.where(own, place + there[:, None], nowhere(wide(index)))
-    unseen = there[:, None] + np.arange(index.shape[1])
-    return like(index, np.where(~seen & kept & (index == -1), unseen, moved))
-
-
-def from_behind_windows(request: Request, key: str, index: np.ndarray) -> np.ndarray:
-    """The inverse of :func:`to_behind_windows`."""
-    if request.path != "prompt":
-        return index
-    rows, ratio = rows_of(request, key), ratio_of(key)
-    require_shape(BEHIND, key, index, (len(rows), None), "a row of keys a query row (I-3: at least one)")
-    seen, kept = listed(rows, ratio, index.shape[1])
-    here, there = bases(request, rows, ratio)
-    place = wide(index) - there[:, None]
-    own = rows.queries[:, None] & (place >= 0) & (place < (rows.of(rows.seqlen_k) // ratio)[:, None])
-    moved = np.where(own, place + here[:, None], nowhere(wide(index)))
-    unseen = ~seen & kept
-    listed_as = place == np.arange(index.shape[1])
-    lost = np.where(index == -1, -2, moved)
-    return like(index, np.where(unseen, np.where(listed_as, -1, lost), moved))
+    begins = bases(request, rows, ratio)[:, None]
+    place = wide(index) - (0 if behind else begins)
+    own = rows.queries[:, None] & (index >= 0) & (place >= 0) & (place < (rows.of(rows.seqlen_k) // ratio)[:, None])
+    moved = np.where(own, place + (begins if behind else 0), nowhere(wide(index)))
+    unseen, columns = ~seen & kept, np.arange(index.shape[1])
+    if behind:
+        return like(index, np.where(unseen & (index == -1), begins + columns, moved))
+    wrong = np.where(index == -1, -2, nowhere(wide(index)))
+    return like(index, np.where(unseen, np.where(place == columns, -1, wrong), moved))
 
 
 def without_end(request: Request, key: str, sums: np.ndarray) -> np.ndarray:
@@ -121,8 +109,9 @@ BEHIND_WINDOWS = field_by_field(
     says="a prompt's compressed keys lie in a buffer a request, behind its window and new rows; each row lists all of "
     "its sequence, a length says how many it reads",
     fields=("kv_ca_index",),
-    forward=to_behind_windows,
-    translate=from_behind_windows,
+    forward=partial(change_behind, behind=True),
+    translate=partial(change_behind, behind=False),
+    requires=(LISTS,),
 )
 STARTS_WITHOUT_END = field_by_field(
     name=STARTS,

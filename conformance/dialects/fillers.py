@@ -7,7 +7,6 @@ from functools import partial
 
 import numpy as np
 
-from inputmeta import oracle
 from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.dialects.base import Dialect, field_by_field, like, nowhere, ratio_of, require_shape, wide
 from inputmeta.conformance.dialects.numbers import NULL_BLOCK, NULL_STATE, SENTINEL
@@ -69,13 +68,6 @@ def completing(rows: Rows, ratio: int) -> np.ndarray:
     return mask
 
 
-def places(request: Request, _: str, rows: Rows) -> Fillers:
-    """F-QIDX without its sentinel."""
-    mask = placeholders(request, rows)
-    no_sequence = oracle.FIELDS["query_indices"].neutral_cell(request.config)
-    return np.where(mask, no_sequence, -1), np.where(mask, rows.sequence, -1)
-
-
 def group_starts(request: Request, key: str, rows: Rows) -> Fillers:
     """Where the group starts that a row does not complete, or does not store."""
     ratio = ratio_of(key)
@@ -108,12 +100,6 @@ def window_of_1(request: Request, _: str, rows: Rows) -> Fillers:
     return lengths, np.where(placeholders(request, rows), 1, lengths)
 
 
-BY_PLACE_QUERIES = filled(
-    "query-by-place",
-    "the query index of a placeholder's row is its place in the batch, as that of any row",
-    ("query_indices",),
-    places,
-)
 ROPE_POSITIONS = filled(
     "rope-positions",
     "positions of compressed tokens are one a query token: where its group starts, complete or not, stored or not",

@@ -16,14 +16,15 @@ import numpy as np
 
 from inputmeta.conformance.cases.conditions import Conditions
 from inputmeta.conformance.cases.request import Request
-from inputmeta.conformance.dialects import dialects_of, rows_of, translate
+from inputmeta.conformance.dialects import dialects_of, translate
 from inputmeta.conformance.dialects.base import Value
 from inputmeta.conformance.engines import packages
 from inputmeta.conformance.engines.adapter import Adapter, Raw
 from inputmeta.conformance.engines.triton_files import Absent, Torch, files_of, host, torch_for_triton
-from inputmeta.conformance.subjects.base import Capabilities, Result
+from inputmeta.conformance.subjects.base import Capabilities, Result, Unsupported
 
 RATIOS = frozenset({4, 128})
+MOST_CELLS = 2**20
 FILES = (
     "lmdeploy.pytorch.backends.cuda.attention.v4",
     "lmdeploy.pytorch.kernels.cuda.v4_sparse_indices",
@@ -86,6 +87,9 @@ class Lmdeploy(Adapter):
             max_q_seqlen=max(q),
             sum_kv_seqlen=sum(k),
         )
+        cells_of_128 = len(k) * given.block_offsets.shape[1] * config.block_size // 128
+        if cells_of_128 > MOST_CELLS:
+            raise Unsupported(f"ratio 128, which is built in any case, has more than {MOST_CELLS} cells")
         slots = tensor([-1 if s.is_placeholder else s.state_id + 1 for s in sequences])
         with np.errstate(divide="ignore", invalid="ignore"):  # ratio 128 is built for every block size, used or not
             return self.backend.CudaV4AttentionMetadata.from_step_context(
@@ -144,11 +148,11 @@ class Decode(Lmdeploy):
         executor = SimpleNamespace(_pack_window_fp8=lambda keys, rings, slots, places: written.extend([slots, places]))
         slots = self.torch.tensor([-1 if s.is_placeholder else s.state_id + 1 for s in request.sequences])
         keys = slots[:, None]
-        self.backend._V4DecodeExecutor._write_window(executor, keys, Rings(), slots, meta)  # noqa: SLF001
+        self.backend._V4DecodeExecutor._write_window(executor, keys, Rings(), slots, meta)
         return {"store_slot": host(written[0]), "store_place": host(written[1])}
 
     def compressed(self, meta: Any, ratio: int) -> Any:
-        """Cells of every compressed token: of ratio 128 as they are precomputed, of 4 as those that an indexer chose."""
+        """Cells of every compressed token: those of 128 are precomputed, those of 4 chosen by an indexer."""
         decode = meta.get_ratio_meta(ratio).decode
         if decode.indices is not None:
             return decode.indices
@@ -183,7 +187,15 @@ class Prompt(Lmdeploy):
     """Chunks of prefill."""
 
     subject = "lmdeploy-prompt"
-    read = ("int64", "query-by-place", "padded-width", "buffers-by-request", "keys-behind-windows", "width-by-table")
+    read = (
+        "int64",
+        "no-query-sentinel",
+        "padded-width",
+        "buffers-by-request",
+        "compressed-by-request",
+        "keys-behind-windows",
+        "width-by-table",
+    )
     capabilities = Capabilities(
         paths=frozenset({"prompt"}),
         fields=frozenset(

@@ -60,7 +60,8 @@ def engine_missing(error: ImportError) -> str | None:
 
 
 FORMS = (
-    "engine, engine-cuda, oracle, reference, mutant:NAME, package.module:name, or the name of an installed entry point"
+    "engine, engine-cuda, oracle, reference, mutant:NAME, package.module:name, or the name of an installed entry point, "
+    "NAME==VERSION for one of several releases"
 )
 
 
@@ -69,9 +70,10 @@ def _load(name: str) -> Subject:
     if not colon:
         from inputmeta.conformance.subjects.entry_points import entry_point  # noqa: PLC0415 - reads every distribution
 
-        point = entry_point(name)
+        bare, _, version = name.partition("==")
+        point = entry_point(bare)
         if point is not None:
-            return subject_from(point.load(), name)
+            return subject_from(point.load(), name, version or None)
     if not module or not attribute:
         raise SubjectError(f"subject {name}: none of {FORMS}")
     if module in PREFIXES:
@@ -97,13 +99,17 @@ def attribute_of(place: str) -> object:
     return found
 
 
-def subject_from(found: object, name: str) -> Subject:
-    """The subject that an object is, gives, or is made into.
+def subject_from(found: object, name: str, version: str | None = None) -> Subject:
+    """The subject that an object is, gives, or is made into; ``version``: the release that it is to be of.
 
     Raises:
-        SubjectError: it is none of them.
+        SubjectError: it is none of them, or takes no ``version``.
     """
-    if is_factory(found):
+    if version is not None:
+        if not takes_version(found):
+            raise SubjectError(f"subject {name}: {name.partition('==')[0]} comes in one release, it takes no version")
+        found = cast(Callable[..., object], found)(version=version)
+    elif is_factory(found):
         found = cast(Callable[[], object], found)()
     if hasattr(found, "build"):
         return cast(Subject, found)
@@ -126,6 +132,14 @@ def is_factory(found: object) -> bool:
         return False
     optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     return all(p.default is not p.empty or p.kind in optional for p in parameters)
+
+
+def takes_version(found: object) -> bool:
+    """Whether an object gives a subject of a release when it is called with a ``version``."""
+    try:
+        return is_factory(found) and "version" in inspect.signature(cast(Callable[..., object], found)).parameters
+    except (TypeError, ValueError):
+        return False
 
 
 def claims_problem(subject: Subject) -> str | None:
