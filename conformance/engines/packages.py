@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import Distribution
 from pathlib import Path
 
@@ -38,6 +38,8 @@ class Package:
     """How the names of its subjects begin, before the first hyphen; empty: as its own name."""
     needs: tuple[str, ...] = ()
     """Pinned packages that its import needs and that come into its folder: ``name==version``, without theirs."""
+    older: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Of a release that needs others than the newest: by version, pins that take the place of those of their names."""
     given: tuple[str, ...] = ()
     """Modules that have to be in the environment itself: they are too large to be fetched for one engine."""
     keep: tuple[str, ...] = SOURCES
@@ -46,6 +48,15 @@ class Package:
     """Where its own files lie that are kept, as they begin; empty: all of them."""
     bundled: bool = False
     """It is not fetched: the environment's own release is judged, whichever it is."""
+
+    def needs_of(self, version: str) -> tuple[str, ...]:
+        """The pinned packages of a release.
+
+        >>> Package("e", ("2", "1"), needs=("a==3", "b==4"), older={"1": ("a==1",)}).needs_of("1")
+        ('a==1', 'b==4')
+        """
+        others = {pin.partition("==")[0]: pin for pin in self.older.get(version, ())}
+        return tuple(others.get(pin.partition("==")[0], pin) for pin in self.needs)
 
     def gives(self, subject: str) -> bool:
         """Whether the subject of a name is of this engine."""
@@ -58,8 +69,20 @@ def _packages(*packages: Package) -> Mapping[str, Package]:
 
 PACKAGES = _packages(
     Package("torch", ("2.13.0",), bundled=True),
-    Package("transformers", ("5.23.0", "5.16.1", "5.14.0"), needs=HUB, given=("torch",)),
-    Package("verl", ("0.9.1", "0.7.1"), given=("torch",), only=("verl/models/mcore/", "verl/utils/")),
+    Package(
+        "transformers",
+        ("5.23.0", "5.16.1", "5.14.0"),
+        needs=HUB,
+        older={
+            "5.16.1": ("huggingface-hub==1.33.0",),
+            "5.14.0": ("huggingface-hub==1.33.0", "tokenizers==0.22.2"),
+        },
+        given=("torch",),
+    ),
+    Package("verl", ("0.9.1", "0.7.1"), given=("torch",), only=("verl/models/mcore/util.py",)),
+    Package("tpu-inference", ("0.32.0",), prefix="tpu", only=("tpu_inference/runner/pcp_utils.py",)),
+    Package("fla-core", ("0.6.0",), prefix="fla", given=("torch",), only=("fla/utils/", "fla/ops/utils/")),
+    Package("xformers", ("0.0.35",), given=("torch",), only=("xformers/ops/fmha/attn_bias.py",)),
     Package("vllm", ("0.33.0",), needs=VLLM, given=("torch",)),
     Package("sglang", ("0.5.23",), needs=SGLANG, given=("torch",)),
     Package("lmdeploy", ("0.18.0",), needs=("triton==3.7.0",), given=("torch",), only=("lmdeploy/pytorch/kernels/",)),
@@ -171,7 +194,7 @@ def fetch(name: str, version: str | None = None, said: Callable[[str], None] = l
     temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     try:
         temporary.chmod(0o755)
-        install([f"{name}=={version}", *package.needs], temporary, said)
+        install([f"{name}=={version}", *package.needs_of(version)], temporary, said)
         prune(package, temporary)
         if not target.is_dir():  # another fetch may have been faster
             temporary.rename(target)
