@@ -24,6 +24,8 @@ from inputmeta.conformance.engines.triton_files import Absent, Torch, files_of, 
 from inputmeta.conformance.subjects.base import Capabilities, Result, Unsupported
 
 RATIOS = frozenset({4, 128})
+MOST_ROWS, MOST_REQUESTS = 64, 32
+"""Larger batches take an interpreter longer than a worker has."""
 MOST_CELLS = 2**20
 FILES = (
     "lmdeploy.pytorch.backends.cuda.attention.v4",
@@ -90,6 +92,8 @@ class Lmdeploy(Adapter):
         cells_of_128 = len(k) * given.block_offsets.shape[1] * config.block_size // 128
         if cells_of_128 > MOST_CELLS:
             raise Unsupported(f"ratio 128, which is built in any case, has more than {MOST_CELLS} cells")
+        if sum(q) * (config.window_size + max(k) // 4) > MOST_CELLS:
+            raise Unsupported(f"windows and compressed keys of more than {MOST_CELLS} cells")
         slots = tensor([-1 if s.is_placeholder else s.state_id + 1 for s in sequences])
         with np.errstate(divide="ignore", invalid="ignore"):  # ratio 128 is built for every block size, used or not
             return self.backend.CudaV4AttentionMetadata.from_step_context(
@@ -123,6 +127,8 @@ class Decode(Lmdeploy):
         conditions=Conditions(
             dense_ratios=RATIOS, sparse_ratios=RATIOS, ring_is_window=True, empty_steps=False, most_seqlen_q=1
         ),
+        max_total_q=MOST_ROWS,
+        max_num_reqs=MOST_REQUESTS,
         refuses=frozenset(),
         dialects=frozenset({*read, *STORED}),
     )
@@ -208,6 +214,8 @@ class Prompt(Lmdeploy):
             empty_steps=False,
             valid_starts="zero",
         ),
+        max_total_q=MOST_ROWS,
+        max_num_reqs=MOST_REQUESTS,
         refuses=frozenset(),
         dialects=frozenset({*read, *STORED}),
     )

@@ -85,7 +85,7 @@ def files_of(folder: Path, files: Sequence[str], neighbours: Mapping[str, Mappin
             module = ModuleType(name)
             vars(module).update(members)
             sys.modules[name] = module
-    for file in files:
+    for file in (*files, *neighbours):
         parts = file.split(".")[:-1]
         for depth in range(1, len(parts) + 1):
             package = ".".join(parts[:depth])
