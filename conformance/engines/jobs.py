@@ -107,6 +107,9 @@ class Planted:
             return {"PYTHONPATH": path}
         release = packages.folder(name)
         planted_folder(self.plant, release, self.root / release.name)
+        for other in self.package.beside:
+            beside = packages.folder(other)
+            (self.root / beside.name).symlink_to(beside)
         return {packages.FOLDER_VARIABLE: str(self.root)}
 
     def __exit__(self, *_: object) -> None:

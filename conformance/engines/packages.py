@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import Distribution
 from pathlib import Path
 
-from inputmeta.conformance.engines.pins import HUB, SGLANG, VLLM
+from inputmeta.conformance.engines.pins import HUB, VLLM
 from inputmeta.conformance.subjects.base import SubjectError
 
 FOLDER_VARIABLE = "INPUTMETA_ENGINES"
@@ -38,6 +38,8 @@ class Package:
     """How the names of its subjects begin, before the first hyphen; empty: as its own name."""
     needs: tuple[str, ...] = ()
     """Pinned packages that its import needs and that come into its folder: ``name==version``, without theirs."""
+    beside: tuple[str, ...] = ()
+    """Packages in folders of their own that its import needs too: large ones that several engines share."""
     older: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Of a release that needs others than the newest: by version, pins that take the place of those of their names."""
     given: tuple[str, ...] = ()
@@ -83,9 +85,16 @@ PACKAGES = _packages(
     Package("tpu-inference", ("0.32.0",), prefix="tpu", only=("tpu_inference/runner/pcp_utils.py",)),
     Package("fla-core", ("0.6.0",), prefix="fla", given=("torch",), only=("fla/utils/", "fla/ops/utils/")),
     Package("xformers", ("0.0.35",), given=("torch",), only=("xformers/ops/fmha/attn_bias.py",)),
-    Package("vllm", ("0.33.0",), needs=VLLM, given=("torch",)),
-    Package("sglang", ("0.5.23",), needs=SGLANG, given=("torch",)),
-    Package("lmdeploy", ("0.18.0",), needs=("triton==3.7.0",), given=("torch",), only=("lmdeploy/pytorch/kernels/",)),
+    Package("triton", ("3.7.0",), keep=()),
+    Package("vllm", ("0.33.0",), needs=VLLM, beside=("triton",), given=("torch",)),
+    Package(
+        "sglang",
+        ("0.5.23",),
+        beside=("triton",),
+        given=("torch",),
+        only=("sglang/kernels/ops/", "sglang/srt/layers/cp/", "sglang/srt/mem_cache/"),
+    ),
+    Package("lmdeploy", ("0.18.0",), beside=("triton",), given=("torch",), only=("lmdeploy/pytorch/",)),
 )
 """Every engine, by the name of its distribution."""
 
@@ -154,6 +163,8 @@ def use(name: str, version: str | None = None) -> str:
         raise SubjectError(f"{name} needs {missing[0]} in the environment: pip install {missing[0]}")
     if package.bundled:
         return bundled_version(package, version)
+    for other in package.beside:
+        use(other)
     entry = str(folder(name, version))
     others = [path for path in sys.path if Path(path).parent == root() and Path(path).name.startswith(f"{name}-")]
     if any(path != entry for path in others):
@@ -178,7 +189,7 @@ def bundled_version(package: Package, version: str | None) -> str:
 def fetch(name: str, version: str | None = None, said: Callable[[str], None] = lambda line: None) -> Path:
     """Get a release by pip, without what it depends on but its pinned needs; returns its folder.
 
-    A folder that is there already is kept as it is. ``said``: given each line of pip.
+    So are those that lie beside it. A folder that is there already is kept as it is. ``said``: given each line of pip.
 
     Raises:
         SubjectError: there is no such engine, it is not fetched, or pip failed; its last line.
@@ -187,6 +198,8 @@ def fetch(name: str, version: str | None = None, said: Callable[[str], None] = l
     package, version = package_of(name), version_of(name, version)
     if package.bundled:
         raise SubjectError(f"{name} is not fetched: the environment's own release is judged")
+    for other in package.beside:
+        fetch(other, said=said)
     target = place(name, version)
     if target.is_dir():
         return target
