@@ -62,7 +62,7 @@ DIFFERENT: tuple[Expectation, ...] = (
 GROUPS = {
     "zigzag": ("torch-zigzag", "torch-zigzag-headtail", "verl-zigzag", "tpu-pcp"),
     "windows and keys of decode": ("vllm-decode", "sglang-decode-torch", "lmdeploy-decode", "transformers-ring"),
-    "cu_seqlens and positions": ("transformers-steps", "xformers-masks", "tpu-pcp"),
+    "cu_seqlens and positions": ("transformers-steps", "xformers-masks"),
 }
 """Subjects of different engines that build one field, in pairs and more."""
 

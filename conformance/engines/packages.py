@@ -163,9 +163,9 @@ def use(name: str, version: str | None = None) -> str:
         raise SubjectError(f"{name} needs {missing[0]} in the environment: pip install {missing[0]}")
     if package.bundled:
         return bundled_version(package, version)
+    entry = str(folder(name, version))
     for other in package.beside:
         use(other)
-    entry = str(folder(name, version))
     others = [path for path in sys.path if Path(path).parent == root() and Path(path).name.startswith(f"{name}-")]
     if any(path != entry for path in others):
         raise SubjectError(f"{name}: this process has {Path(others[0]).name} already; one release a process")
