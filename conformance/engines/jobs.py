@@ -85,6 +85,8 @@ class Job:
         return Told(self.name, problem, says, seconds, output)
 
 
+WIDE_SECONDS = 25.0
+"""Of a fuzz run that has a share for the wide tier."""
 QUIET = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
 """Engines are judged on the CPU, on one thread each, and get nothing from a network."""
 
@@ -119,6 +121,7 @@ class Planted:
 def run_planted(plant: Plant, seconds: float) -> Told:
     """Fuzz a subject whose engine has a fault: it must differ."""
     name = f"{plant.subject}: {plant.name}"
+    seconds = max(seconds, WIDE_SECONDS) if plant.wide else seconds
     begin = time.monotonic()
     try:
         with Planted(plant) as env:

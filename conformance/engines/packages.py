@@ -86,6 +86,14 @@ PACKAGES = _packages(
     Package("fla-core", ("0.6.0",), prefix="fla", given=("torch",), only=("fla/utils/", "fla/ops/utils/")),
     Package("xformers", ("0.0.35",), given=("torch",), only=("xformers/ops/fmha/attn_bias.py",)),
     Package("triton", ("3.7.0",), keep=()),
+    Package(
+        "flashinfer-python",
+        ("0.7.2",),
+        prefix="flashinfer",
+        beside=("triton",),
+        given=("torch",),
+        only=("flashinfer/page.py", "flashinfer/triton/page.py"),
+    ),
     Package("vllm", ("0.33.0",), needs=VLLM, beside=("triton",), given=("torch",)),
     Package(
         "sglang",
@@ -198,22 +206,26 @@ def fetch(name: str, version: str | None = None, said: Callable[[str], None] = l
     package, version = package_of(name), version_of(name, version)
     if package.bundled:
         raise SubjectError(f"{name} is not fetched: the environment's own release is judged")
+    target = place(name, version)
+    if not target.is_dir():
+        unpack(package, version, target, said)
     for other in package.beside:
         fetch(other, said=said)
-    target = place(name, version)
-    if target.is_dir():
-        return target
+    return target
+
+
+def unpack(package: Package, version: str, target: Path, said: Callable[[str], None]) -> None:
+    """Have pip unpack a release and its needs into ``target``, which is there once it is whole. Raises as above."""
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     try:
         temporary.chmod(0o755)
-        install([f"{name}=={version}", *package.needs_of(version)], temporary, said)
+        install([f"{package.name}=={version}", *package.needs_of(version)], temporary, said)
         prune(package, temporary)
         if not target.is_dir():  # another fetch may have been faster
             temporary.rename(target)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-    return target
 
 
 def install(requirements: list[str], target: Path, said: Callable[[str], None]) -> None:
