@@ -53,8 +53,8 @@ class FlashinferPositions(Adapter):
         """Import two files, with stand-ins for what compiles and traces."""
         self.torch = torch_for_triton()
 
-        utils = {**absent(*UTILS), "register_custom_op": plain, "register_fake_op": plain}
-        neighbours = {
+        utils: dict[str, object] = {**absent(*UTILS), "register_custom_op": plain, "register_fake_op": plain}
+        neighbours: dict[str, dict[str, object]] = {
             "flashinfer.api_logging": {"flashinfer_api": plain},
             "flashinfer.trace.templates.page": absent(*TRACES),
             "flashinfer.jit.page": absent("gen_page_module"),
