@@ -50,6 +50,8 @@ class Campaign:
     coverage: Coverage = field(default_factory=Coverage)
     verdicts: Counter[Verdict] = field(default_factory=Counter)
     unsupported: Counter[str] = field(default_factory=Counter)
+    not_built: Counter[str] = field(default_factory=Counter)
+    """The same, of the cases that were drawn until something failed: ``coverage.cases`` of them."""
     failures: Failures = field(default_factory=Failures)
     cases: int = 0
     cells: int = 0
@@ -179,7 +181,8 @@ def _run_round(
             raise _Stop from error
         new = campaign.record(case, outcome, time.monotonic() - begin)
         if shrink_end is None:
-            campaign.coverage.add(features(case))
+            campaign.coverage.add(features(case, outcome.shown))
+            campaign.not_built.update(outcome.unsupported)
         on_case(campaign)
         if new:
             shrink_end = shrink_end or campaign.reduce_from(time.monotonic(), begin, end)

@@ -65,6 +65,9 @@ def profile_of(able: Capabilities, paths: Sequence[str]) -> Profile:
         read_only=able.read_only,
         wide_windows=WINDOWS_EXPANDED.isdisjoint(able.conditions.expansions),
         conditions=able.conditions,
+        fields=frozenset(
+            (path, name) for path in paths for name in able.fields_of(path) if path in oracle.FIELDS[name].paths
+        ),
         max_total_q=able.max_total_q,
         max_num_reqs=able.max_num_reqs,
         max_table_columns=able.max_table_columns,

@@ -29,17 +29,32 @@ REDUCER = "inputmeta reduce"
 OnTry = Callable[[Reducer], None]
 
 
-def reduce_roots(session: Session, failures: Sequence[Failure], seconds: float = REDUCE_SECONDS) -> list[Failure]:
+IsKnown = Callable[[Finding, Case], bool]
+"""Whether a finding on a case is a known failure."""
+
+
+def never(finding: Finding, case: Case) -> bool:
+    """Nothing is known."""
+    return False
+
+
+def reduce_roots(
+    session: Session,
+    failures: Sequence[Failure],
+    seconds: float = REDUCE_SECONDS,
+    *,
+    is_known: IsKnown = never,
+) -> list[Failure]:
     """The failures, in their order, those that follow from no other on the smallest case found.
 
-    ``seconds``: of all of them.
+    ``seconds``: of all of them. ``is_known``: a new failure is not made into one that is known.
     """
     end = time.monotonic() + seconds
     found = [root.failure for root in roots(failures)]
     reduced = {}
     for index, failure in enumerate(found):
         share = (end - time.monotonic()) / (len(found) - index)
-        reduced[failure.finding.signature] = reduce_failure(session, failure, share)
+        reduced[failure.finding.signature] = reduce_failure(session, failure, share, is_known=is_known)
     return [reduced.get(failure.finding.signature, failure) for failure in failures]
 
 
@@ -50,6 +65,7 @@ def reduce_failure(
     *,
     any_signature: bool = False,
     on_try: OnTry = lambda _: None,
+    is_known: IsKnown = never,
 ) -> Failure:
     """The failure on the smallest case found, and how it came to it; as it was if the case does not fail by itself.
 
@@ -59,7 +75,7 @@ def reduce_failure(
     if seconds <= 0:
         return failure
     end = time.monotonic() + seconds
-    search = _Search(session, None if any_signature else failure.finding.signature, end, on_try)
+    search = _Search(session, None if any_signature else failure.finding.signature, end, on_try, is_known)
     try:
         with session.hurried() if failure.finding.verdict is Verdict.HANG else nullcontext():
             return search.run(failure)
@@ -80,6 +96,7 @@ class _Search:
     """None: any will do."""
     end: float
     on_try: OnTry
+    is_known: IsKnown
 
     def run(self, failure: Failure) -> Failure:
         """The failure reduced; raises whatever ends the run before it is known to fail."""
@@ -137,7 +154,8 @@ class _Search:
 
     def _warm(self, case: Case) -> Finding | None:
         findings = self.session.run(case).findings
-        return next((found for found in findings if self.signature in (None, found.signature)), None)
+        wanted = (found for found in findings if self.signature in (None, found.signature))
+        return next((found for found in wanted if not self.is_known(found, case)), None)
 
 
 def _titled(case: Case, first: Case) -> Case:

@@ -48,6 +48,8 @@ class Outcome:
     """Defined cells compared, of one pass."""
     keys: set[str] = field(default_factory=set)
     """Flat keys compared."""
+    shown: dict[int, frozenset[str]] = field(default_factory=dict)
+    """By step that was run: declared names of the fields that were compared or held to relations; none of a refusal."""
     not_built: set[tuple[int, str]] = field(default_factory=set)
     """Step and flat key of the fields that the subject left out of an answer, with a reason."""
     container: bool = False
@@ -103,6 +105,8 @@ class ValidStep:
     index: int
     request: Request
     wanted: dict[str, Wanted]
+    related: frozenset[str] = frozenset()
+    """Declared names of the fields that are held to relations instead of being compared."""
 
     @property
     def shapes(self) -> Shapes:
@@ -165,7 +169,19 @@ def leave_out_what_was_not_built(outcome: Outcome, valid: Sequence[ValidStep]) -
     if not outcome.ran:
         compared = {}
     outcome.keys = {key for _, key in compared}
+    outcome.shown = shown_by(outcome, valid, set(compared))
     outcome.cells = sum(want.compared() for want in compared.values())
+
+
+def shown_by(outcome: Outcome, valid: Sequence[ValidStep], compared: set[tuple[int, str]]) -> dict[int, frozenset[str]]:
+    """The fields that each step of a case that was run says something of; refused steps with none."""
+    if not outcome.ran:
+        return {}
+    fields: dict[int, set[str]] = {step.index: set(step.related) for step in valid}
+    for index, key in compared:
+        fields[index].add(field_name(key))
+    built = {index: frozenset(names) for index, names in fields.items() if names}
+    return dict.fromkeys(outcome.broken, frozenset[str]()) | built
 
 
 def fault_beyond(subject: Subject, request: Request) -> str | None:
@@ -235,7 +251,7 @@ def claimed_step(request: Request, index: int, subject: Subject, outcome: Outcom
     """The oracle's fields of a step, those that the subject claims; the others go to ``outcome.unsupported``."""
     wanted, unclaimed = wanted_fields(request, subject)
     outcome.unsupported |= unclaimed
-    return ValidStep(index, request, wanted)
+    return ValidStep(index, request, wanted, held_to_relations(subject.capabilities, request))
 
 
 def wanted_fields(

@@ -25,6 +25,7 @@ SLOTS = ("slot_mapping_store_ca", "slot_mapping_store_swa", "yoco_consumer_slot_
 """Fields of cells that are stored to, -1 for none."""
 NULL_BLOCK = "null-block-0"
 NULL_STATE = "null-state-0"
+SENTINEL = "sentinel-0"
 
 
 def defined_tables(request: Request, tables: np.ndarray) -> np.ndarray:
@@ -184,7 +185,7 @@ NULL_STATES = field_by_field(
     translate=partial(shift_state, higher=False),
 )
 SENTINEL_0 = field_by_field(
-    name="sentinel-0",
+    name=SENTINEL,
     says="a row that stores nothing has slot 0, a cell of the null block, where the specification has -1",
     fields=SLOTS,
     forward=lambda _, __, values: other_sentinel(values, -1, 0),

@@ -14,11 +14,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import Distribution
 from pathlib import Path
 
-from inputmeta.conformance.engines.pins import HUB, SGLANG, VLLM
+from inputmeta.conformance.engines.pins import HUB, VLLM
 from inputmeta.conformance.subjects.base import SubjectError
 
 FOLDER_VARIABLE = "INPUTMETA_ENGINES"
@@ -38,6 +38,10 @@ class Package:
     """How the names of its subjects begin, before the first hyphen; empty: as its own name."""
     needs: tuple[str, ...] = ()
     """Pinned packages that its import needs and that come into its folder: ``name==version``, without theirs."""
+    beside: tuple[str, ...] = ()
+    """Packages in folders of their own that its import needs too: large ones that several engines share."""
+    older: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Of a release that needs others than the newest: by version, pins that take the place of those of their names."""
     given: tuple[str, ...] = ()
     """Modules that have to be in the environment itself: they are too large to be fetched for one engine."""
     keep: tuple[str, ...] = SOURCES
@@ -46,6 +50,15 @@ class Package:
     """Where its own files lie that are kept, as they begin; empty: all of them."""
     bundled: bool = False
     """It is not fetched: the environment's own release is judged, whichever it is."""
+
+    def needs_of(self, version: str) -> tuple[str, ...]:
+        """The pinned packages of a release.
+
+        >>> Package("e", ("2", "1"), needs=("a==3", "b==4"), older={"1": ("a==1",)}).needs_of("1")
+        ('a==1', 'b==4')
+        """
+        others = {pin.partition("==")[0]: pin for pin in self.older.get(version, ())}
+        return tuple(others.get(pin.partition("==")[0], pin) for pin in self.needs)
 
     def gives(self, subject: str) -> bool:
         """Whether the subject of a name is of this engine."""
@@ -58,11 +71,38 @@ def _packages(*packages: Package) -> Mapping[str, Package]:
 
 PACKAGES = _packages(
     Package("torch", ("2.13.0",), bundled=True),
-    Package("transformers", ("5.23.0", "5.16.1", "5.14.0"), needs=HUB, given=("torch",)),
-    Package("verl", ("0.9.1", "0.7.1"), given=("torch",), only=("verl/models/mcore/", "verl/utils/")),
-    Package("vllm", ("0.33.0",), needs=VLLM, given=("torch",)),
-    Package("sglang", ("0.5.23",), needs=SGLANG, given=("torch",)),
-    Package("lmdeploy", ("0.18.0",), needs=("triton==3.7.0",), given=("torch",), only=("lmdeploy/pytorch/kernels/",)),
+    Package(
+        "transformers",
+        ("5.23.0", "5.16.1", "5.14.0"),
+        needs=HUB,
+        older={
+            "5.16.1": ("huggingface-hub==1.33.0",),
+            "5.14.0": ("huggingface-hub==1.33.0", "tokenizers==0.22.2"),
+        },
+        given=("torch",),
+    ),
+    Package("verl", ("0.9.1", "0.7.1"), given=("torch",), only=("verl/models/mcore/util.py",)),
+    Package("tpu-inference", ("0.32.0",), prefix="tpu", only=("tpu_inference/runner/pcp_utils.py",)),
+    Package("fla-core", ("0.6.0",), prefix="fla", given=("torch",), only=("fla/utils/", "fla/ops/utils/")),
+    Package("xformers", ("0.0.35",), given=("torch",), only=("xformers/ops/fmha/attn_bias.py",)),
+    Package("triton", ("3.7.0",), keep=()),
+    Package(
+        "flashinfer-python",
+        ("0.7.2",),
+        prefix="flashinfer",
+        beside=("triton",),
+        given=("torch",),
+        only=("flashinfer/page.py", "flashinfer/triton/page.py"),
+    ),
+    Package("vllm", ("0.33.0",), needs=VLLM, beside=("triton",), given=("torch",)),
+    Package(
+        "sglang",
+        ("0.5.23",),
+        beside=("triton",),
+        given=("torch",),
+        only=("sglang/kernels/ops/", "sglang/srt/layers/cp/", "sglang/srt/mem_cache/"),
+    ),
+    Package("lmdeploy", ("0.18.0",), beside=("triton",), given=("torch",), only=("lmdeploy/pytorch/",)),
 )
 """Every engine, by the name of its distribution."""
 
@@ -132,6 +172,8 @@ def use(name: str, version: str | None = None) -> str:
     if package.bundled:
         return bundled_version(package, version)
     entry = str(folder(name, version))
+    for other in package.beside:
+        use(other)
     others = [path for path in sys.path if Path(path).parent == root() and Path(path).name.startswith(f"{name}-")]
     if any(path != entry for path in others):
         raise SubjectError(f"{name}: this process has {Path(others[0]).name} already; one release a process")
@@ -155,7 +197,7 @@ def bundled_version(package: Package, version: str | None) -> str:
 def fetch(name: str, version: str | None = None, said: Callable[[str], None] = lambda line: None) -> Path:
     """Get a release by pip, without what it depends on but its pinned needs; returns its folder.
 
-    A folder that is there already is kept as it is. ``said``: given each line of pip.
+    So are those that lie beside it. A folder that is there already is kept as it is. ``said``: given each line of pip.
 
     Raises:
         SubjectError: there is no such engine, it is not fetched, or pip failed; its last line.
@@ -165,19 +207,25 @@ def fetch(name: str, version: str | None = None, said: Callable[[str], None] = l
     if package.bundled:
         raise SubjectError(f"{name} is not fetched: the environment's own release is judged")
     target = place(name, version)
-    if target.is_dir():
-        return target
+    if not target.is_dir():
+        unpack(package, version, target, said)
+    for other in package.beside:
+        fetch(other, said=said)
+    return target
+
+
+def unpack(package: Package, version: str, target: Path, said: Callable[[str], None]) -> None:
+    """Have pip unpack a release and its needs into ``target``, which is there once it is whole. Raises as above."""
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     try:
         temporary.chmod(0o755)
-        install([f"{name}=={version}", *package.needs], temporary, said)
+        install([f"{package.name}=={version}", *package.needs_of(version)], temporary, said)
         prune(package, temporary)
         if not target.is_dir():  # another fetch may have been faster
             temporary.rename(target)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-    return target
 
 
 def install(requirements: list[str], target: Path, said: Callable[[str], None]) -> None:

@@ -8,7 +8,9 @@ HUB = (
     "filelock==4.3.1",
     "fsspec==2026.9.0",
     "h11==0.16.0",
+    "httpcore==1.0.9",
     "httpcore2==2.16.2",
+    "httpx==0.29.0",
     "httpx2==2.16.2",
     "huggingface-hub==2.4.0",
     "idna==3.20",
@@ -42,8 +44,6 @@ VLLM = (
     "frozenlist==1.8.0",
     "gguf==0.19.0",
     "hf-xet==1.8.0",
-    "httpcore==1.0.9",
-    "httpx==0.29.0",
     "ipython==9.18.1",
     "jiter==0.19.0",
     "jsonschema==4.26.0",
@@ -72,11 +72,10 @@ VLLM = (
     "starlette==1.10.0",
     "traitlets==5.16.1",
     "transformers==5.20.2",
-    "triton==3.7.0",
     "typing-inspection==0.4.5",
     "urllib3==2.8.0",
     "uvloop==0.23.0",
     "xgrammar==0.2.8",
     "yarl==1.25.1",
 )
-SGLANG = VLLM
+"""What vLLM needs beside Triton."""

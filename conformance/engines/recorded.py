@@ -29,6 +29,8 @@ FOLDER = Path(__file__).parent / "recorded"
 MOST_BATCHES = 12
 MOST_CELLS = 4000
 """Cells of all arrays of a batch that is recorded."""
+MOST_BYTES = 6000
+"""Of a batch in the file."""
 SEED = 15
 DRAWN = 400
 """Generated cases that are looked at, behind the corpus."""
@@ -128,7 +130,8 @@ def record(adapter: Adapter) -> Recording:
         cells = sum(value.size for value in raw.values() if isinstance(value, np.ndarray))
         if 0 < cells <= MOST_CELLS and not findings(type(adapter), request, raw):
             bare = msgspec.structs.replace(case, expected=())
-            batches.append(Batch(bare, {name: kept(value) for name, value in raw.items()}))
+            batch = Batch(bare, {name: kept(value) for name, value in raw.items()})
+            batches += [batch] if len(msgspec.json.encode(batch)) <= MOST_BYTES else []
     return Recording(adapter.subject, adapter.package, adapter.version, batches)
 
 

@@ -5,9 +5,9 @@ and the new tokens to the cells that are written and read. The adapter gives eac
 batch; the ring of a state has ⌈W / page⌉ blocks of its own.
 
 Dialects: ``int64`` lists; ids behind the sectors that nobody allocates (``blocks-behind-trash``), cells of these for
-"no write" and for the new keys of the row itself (``trash-cells``); a window is read before its rows are written, as the
-newest W - 1 cached keys and then the new ones (``read-before-write``). So the oldest key of a full history, which no
-row sees, is not read: its cell is the first one that is written.
+"no write" and for the new keys of the row itself (``trash-cells``); a window is read before its rows are written, as
+the newest W - 1 cached keys and then the new ones (``read-before-write``). So the oldest key of a full history, which
+no row sees, is not read: its cell is the first one that is written.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from inputmeta.conformance.subjects import Capabilities, Conditions, Result, Uns
 NOWHERE = -3
 """What stands for a cell of the engine that is none of the request's: no field of the specification holds it."""
 PACKAGE = "transformers.generation.continuous_batching"
-MANY_BLOCKS = 2**40
+MANY_BLOCKS = 2**31
 """Blocks of a pool of old releases, whose trash lies behind it."""
 REQUEST = "request"
 DECODE = frozenset(
@@ -162,10 +162,10 @@ class Shape:
         self.sliding_window = sliding_window
 
 
-def blocks_of_rings(request: Request, page: int) -> list[list[int]]:
-    """The blocks of each sequence's ring: ⌈W / page⌉ a state, numbered by state."""
+def blocks_of_rings(request: Request, page: int) -> list[range]:
+    """The blocks of each sequence's ring: as many a state as hold W cells, numbered by state."""
     size = -(-request.config.window_size // page)
-    return [[sequence.state_id * size + block for block in range(size)] for sequence in request.sequences]
+    return [range(sequence.state_id * size, (sequence.state_id + 1) * size) for sequence in request.sequences]
 
 
 def cells(
@@ -179,7 +179,11 @@ def cells(
     read: list[int] = []
     lengths: list[int] = []
     for table, sequence in zip(tables, request.sequences, strict=True):
-        allocator.block_table[REQUEST] = [block + form["first"] for block in table]
+        first = form["first"]
+        if isinstance(table, range):  # of a ring, which may have more blocks than a list could hold
+            allocator.block_table[REQUEST] = range(table.start + first, table.stop + first)
+        else:
+            allocator.block_table[REQUEST] = [block + first for block in table]
         past, new = sequence.seqlen_k - sequence.seqlen_q, sequence.seqlen_q
         of_one = allocator.get_read_indices(REQUEST, past, new)
         told = getattr(allocator, "get_seqlen_k", None)

@@ -51,10 +51,13 @@ def steps(draw: Draw, scope: Scope, sizes: Items[int], totals: Items[int]) -> tu
     odd_token = pick(draw, (None, None, None, None, 0, -1, INT32_MAX, INT32_MIN))
     shares = chance(draw, 1, 4)
     each = scope.shared_by(total)
-    first = each if scope.conditions.empty_steps else each.with_rows()
-    distinct = [draw.part(drafts, each if index else first) for index in range(size)] or [empty_draft(scope.path)]
-    drawn = [distinct[index % len(distinct)] for index in range(total)]
-    lengths = [block_count(scope.config, draft.seqlen_k) + draft.more_blocks for draft in drawn]
+    distinct: list[Draft] = []
+    for left in reversed(range(size)):
+        has_to_work = left == 0 and not scope.conditions.empty_steps and not any(draft.seqlen_q for draft in distinct)
+        distinct.append(draw.part(drafts, each.with_rows() if has_to_work else each))
+    distinct = distinct or [empty_draft(scope.path)]
+    drawn = with_blocks(scope, [distinct[index % len(distinct)] for index in range(total)])
+    lengths = [table_length(scope, draft) for draft in drawn]
     tables = block_tables(lengths, layout if _fit(scope, 2 * sum(lengths) - 1) else 3)
     common = shared_blocks(scope.config, drawn) if shares else [0] * len(drawn)
     last_state = first_state + len(drawn) - 1
@@ -64,6 +67,20 @@ def steps(draw: Draw, scope: Scope, sizes: Items[int], totals: Items[int]) -> tu
     ]
     pairs = zip(drawn, identities, strict=True)
     return tuple(sequence(scope.path, scope.config, draft, identity) for draft, identity in pairs)
+
+
+def table_length(scope: Scope, draft: Draft) -> int:
+    """Entries of a sequence's block table."""
+    return block_count(scope.config, draft.seqlen_k) + draft.more_blocks
+
+
+def with_blocks(scope: Scope, drawn: list[Draft]) -> list[Draft]:
+    """As many of the sequences, from the first on, as there are physical blocks for; the first in any case."""
+    highest = scope.conditions.highest_block(scope.config.block_size)
+    if highest is None:
+        return drawn
+    ends = accumulate(table_length(scope, draft) for draft in drawn)
+    return drawn[: max(1, sum(end <= highest + 1 for end in ends))]
 
 
 def _highest_first(scope: Scope, total: int) -> int | None:

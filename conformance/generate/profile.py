@@ -46,6 +46,8 @@ class Profile:
     """Draw some prompts of windows up to the int32 bound: their expansions, of terabytes, may not be asked for."""
     conditions: Conditions = ANY
     """What every batch is to be."""
+    fields: frozenset[tuple[str, str]] | None = None
+    """Path and declared name of the fields that are compared, for coverage; None: all."""
     max_total_q: int | None = None
     """Most query rows of a step; None: no limit but the tier's. So are the two below."""
     max_num_reqs: int | None = None

@@ -44,7 +44,9 @@ class Scope:
         """The scope of a case, with the boundary lengths of its configuration."""
         claimed = profile.conditions
         fewest, unit = claimed.fewest_rows(path, config.cp_size), claimed.row_unit(path, config.cp_size)
-        longest = lowest(config.max_model_len, claimed.most_seqlen_k, columns_times(profile, config.block_size))
+        highest = claimed.highest_block(config.block_size)
+        blocks = lowest(INT32_MAX, profile.max_table_columns, None if highest is None else max(1, highest + 1))
+        longest = lowest(config.max_model_len, claimed.most_seqlen_k, blocks * config.block_size)
         most = lowest(max(ROWS[tier], fewest, unit), longest, claimed.most_seqlen_q, most_total(profile, path, config))
         marks = length_marks(config, ROWS[tier])
         return Scope(path, config, tier, most, marks, profile, fewest, unit, longest)
@@ -101,11 +103,6 @@ class Draft:
 def lowest(limit: int, *limits: int | None) -> int:
     """The lowest of several limits, None of which is no limit."""
     return min((limit, *(each for each in limits if each is not None)))
-
-
-def columns_times(profile: Profile, block_size: int) -> int | None:
-    """Tokens of a full block table; None: no limit."""
-    return None if profile.max_table_columns is None else profile.max_table_columns * block_size
 
 
 def most_total(profile: Profile, path: Path, config: Config) -> int | None:

@@ -251,6 +251,41 @@ WRONG_SHAPES = {
         {"kv_swa_index": np.zeros((1, 3), dtype=np.int32)},
         r"kv_swa_index: shape \[1, 3\], want \[any, 128\]: window_size 3 rounded up to a multiple of 128",
     ),
+    "rope-positions": (
+        EIGHT,
+        {"positions_c.4": np.zeros(3, dtype=np.int32)},
+        r"positions_c.4: shape \[3\], want \[8\]",
+    ),
+    "low-ratio-sentinel": (
+        EIGHT,
+        {"slot_mapping_store_ca.2": np.zeros(3, dtype=np.int32)},
+        r"slot_mapping_store_ca.2: shape \[3\], want \[8\]",
+    ),
+    "padding-in-null-state": (
+        EIGHT,
+        {"slot_mapping_store_swa": np.zeros(3, dtype=np.int32)},
+        r"slot_mapping_store_swa: shape \[3\], want \[8\]",
+    ),
+    "padding-window-1": (
+        STEP,
+        {"kv_swa_index_offset_len": np.zeros(2, dtype=np.int32)},
+        r"kv_swa_index_offset_len: shape \[2\], want \[1, 2\]: a row a query row",
+    ),
+    "width-by-table": (
+        STEP,
+        {"kv_ca_index.2": np.zeros(3, dtype=np.int32)},
+        r"kv_ca_index.2: shape \[3\], want \[any, any\]",
+    ),
+    "keys-behind-windows": (
+        EIGHT,
+        {"kv_ca_index.2": np.zeros((3, 4), dtype=np.int32)},
+        r"kv_ca_index.2: shape \[3, 4\], want \[8, any\]",
+    ),
+    "starts-without-end": (
+        EIGHT,
+        {"cu_seqlens_q": np.zeros(3, dtype=np.int32)},
+        r"cu_seqlens_q: shape \[3\], want \[2\]: a start a sequence",
+    ),
 }
 """Of each dialect that reads shapes: a batch, fields that do not fit, and what is said."""
 
@@ -259,7 +294,7 @@ def test_a_shape_without_a_meaning_is_an_error_that_names_field_value_and_rule()
     assert set(TRANSLATED) - WRONG_SHAPES.keys() == {"sentinel-0"}  # cell by cell: any shape has a meaning
     for name, (request, fields, text) in WRONG_SHAPES.items():
         with pytest.raises(DialectError, match=f"^{name}: {text}"):
-            translate(dialects_of([name]), request, fields)
+            translate(dialects_of([name, *DIALECTS[name].requires]), request, fields)
 
 
 def test_a_wrong_form_stays_one() -> None:

@@ -18,9 +18,10 @@ SUBJECTS = sorted(point.name for point in installed() if point.value.startswith(
 
 
 def spoilt(raw, name):
-    """What was recorded, with the last cell of one array one larger."""
+    """What was recorded, with the last cell of one array one larger, or the other of true and false."""
     changed = np.array(raw[name])
-    changed.reshape(-1)[-1] += 1
+    cells = changed.reshape(-1)
+    cells[-1] = not cells[-1] if changed.dtype == bool else cells[-1] + 1
     return {**raw, name: changed}
 
 
@@ -42,7 +43,7 @@ def test_a_translation_gives_what_the_specification_wants(file) -> None:
 
 @pytest.mark.parametrize("file", RECORDINGS, ids=lambda file: file.stem)
 def test_a_cell_that_is_spoilt_in_a_recorded_array_shows(file) -> None:
-    """Of each array of integers, in some batch: an array that could hold anything would not be read at all."""
+    """Of each array, in some batch: an array that could hold anything would not be read at all."""
     recording = recorded.load(file)
     adapter = recorded.adapter_of(recording.subject)
     unseen = set()
@@ -50,7 +51,7 @@ def test_a_cell_that_is_spoilt_in_a_recorded_array_shows(file) -> None:
     for batch in recording.batches:
         request, raw = step_request(batch.case, 0, in_place=False), recorded.raw_of(batch)
         for name, value in raw.items():
-            if not isinstance(value, np.ndarray) or value.dtype.kind not in "iu" or not value.size:
+            if not isinstance(value, np.ndarray) or value.dtype.kind not in "biu" or not value.size:
                 continue
             unseen.add(name)
             try:
