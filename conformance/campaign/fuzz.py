@@ -58,6 +58,8 @@ class Campaign:
     coverage: Coverage = field(default_factory=Coverage)
     verdicts: Counter[Verdict] = field(default_factory=Counter)
     unsupported: Counter[str] = field(default_factory=Counter)
+    not_built: Counter[str] = field(default_factory=Counter)
+    """The same, of the cases that were drawn until something failed: ``coverage.cases`` of them."""
     failures: Failures = field(default_factory=Failures)
     cases: int = 0
     cells: int = 0
@@ -301,7 +303,8 @@ def _run_round(
         new = campaign.record(case, outcome, time.monotonic() - begin)
         new, before = new or campaign.note_shown(case, before, time.monotonic() - begin), None
         if shrink_end is None:
-            campaign.coverage.add(features(case))
+            campaign.coverage.add(features(case, outcome.shown))
+            campaign.not_built.update(outcome.unsupported)
         on_case(campaign)
         if new:
             shrink_end = shrink_end or campaign.reduce_from(time.monotonic(), begin, end)

@@ -15,12 +15,13 @@ from unittest import SkipTest
 from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 
 from inputmeta import oracle
+from inputmeta.conformance.cases.conditions import WINDOWS_EXPANDED
 from inputmeta.conformance.cases.model import Case
-from inputmeta.conformance.generate import Profile, batches
+from inputmeta.conformance.generate import Profile, batches, drawable
 from inputmeta.conformance.generate.recorded import Recorded, keyed
 from inputmeta.conformance.generate.repeatable import repeatable_draws
 from inputmeta.conformance.generate.rounds import ROUND_EXAMPLES, is_random, random_cases, seed_of
-from inputmeta.conformance.subjects.base import Subject
+from inputmeta.conformance.subjects.base import Capabilities, Subject
 
 LEAST_LOOKS, LOOK_SECONDS = 10, 10.0
 """How long others are looked for after the first failure of a round, as Hypothesis does it: until so many cases, or
@@ -38,18 +39,32 @@ def claimed_paths(subject: Subject, paths: Sequence[str] | None = None) -> tuple
 def profile_for(subject: Subject, paths: Sequence[str]) -> Profile:
     """The generator's profile: what the subject claims, on ``paths``, at least one.
 
-    P-OUT is broken only for a subject that is given buffers.
+    Raises:
+        NothingToDrawError: its claims leave nothing.
     """
-    able = subject.capabilities
+    return profile_of(subject.capabilities, paths)
+
+
+def profile_of(able: Capabilities, paths: Sequence[str]) -> Profile:
+    """As :func:`profile_for`, of claims alone. P-OUT is broken only for a subject that is given buffers."""
     refusals = able.refuses if able.in_place else able.refuses - {"P-OUT"}
-    return Profile(
+    profile = Profile(
         paths=tuple(paths),
         max_cp_size=min(LARGEST_CP, able.max_cp_size),
         yoco_modes=tuple(mode for mode in ("off", "mask", "compact") if mode in able.yoco_modes),
         refusals=tuple(refusals),
         varlen=able.varlen,
         read_only=able.read_only,
+        wide_windows=WINDOWS_EXPANDED.isdisjoint(able.conditions.expansions),
+        conditions=able.conditions,
+        fields=frozenset(
+            (path, name) for path in paths for name in able.fields_of(path) if path in oracle.FIELDS[name].paths
+        ),
+        max_total_q=able.max_total_q,
+        max_num_reqs=able.max_num_reqs,
+        max_table_columns=able.max_table_columns,
     )
+    return drawable(profile)
 
 
 def run_round(

@@ -31,17 +31,32 @@ REDUCER = "inputmeta reduce"
 OnTry = Callable[[Reducer], None]
 
 
-def reduce_roots(session: Session, failures: Sequence[Failure], seconds: float = REDUCE_SECONDS) -> list[Failure]:
+IsKnown = Callable[[Finding, Case], bool]
+"""Whether a finding on a case is a known failure."""
+
+
+def never(finding: Finding, case: Case) -> bool:
+    """Nothing is known."""
+    return False
+
+
+def reduce_roots(
+    session: Session,
+    failures: Sequence[Failure],
+    seconds: float = REDUCE_SECONDS,
+    *,
+    is_known: IsKnown = never,
+) -> list[Failure]:
     """The failures, in their order, those that follow from no other on the smallest case found.
 
-    ``seconds``: of all of them.
+    ``seconds``: of all of them. ``is_known``: a new failure is not made into one that is known.
     """
     end = time.monotonic() + seconds
     found = [root.failure for root in roots(failures)]
     reduced = {}
     for index, failure in enumerate(found):
         share = (end - time.monotonic()) / (len(found) - index)
-        reduced[failure.finding.signature] = reduce_failure(session, failure, share)
+        reduced[failure.finding.signature] = reduce_failure(session, failure, share, is_known=is_known)
     return [reduced.get(failure.finding.signature, failure) for failure in failures]
 
 
@@ -53,6 +68,7 @@ def reduce_failure(
     any_signature: bool = False,
     on_try: OnTry = lambda _: None,
     jobs: int = 1,
+    is_known: IsKnown = never,
 ) -> Failure:
     """The failure on the smallest case found, and how it came to it; as it was if the case does not fail by itself.
 
@@ -70,7 +86,7 @@ def reduce_failure(
             session.hurried() if failure.finding.verdict is Verdict.HANG else nullcontext(),
             Ahead(session, beside) as ahead,
         ):
-            return _Search(session, wanted, end, on_try, ahead).run(failure)
+            return _Search(session, wanted, end, on_try, ahead, is_known).run(failure)
     except (
         Interrupted,
         SubjectError,
@@ -89,6 +105,7 @@ class _Search:
     end: float
     on_try: OnTry
     ahead: Ahead
+    is_known: IsKnown
 
     def run(self, failure: Failure) -> Failure:
         """The failure reduced; raises whatever ends the run before it is known to fail."""
@@ -145,14 +162,14 @@ class _Search:
         return probe
 
     def _warm(self, case: Case) -> Finding | None:
-        return self._found(self.session.run(case))
+        return self._found(case, self.session.run(case))
 
     def _likely(self, case: Case) -> Finding | None:
-        return self._found(self.ahead.run(case))
+        return self._found(case, self.ahead.run(case))
 
-    def _found(self, outcome: Outcome) -> Finding | None:
-        findings = outcome.findings
-        return next((found for found in findings if self.signature in (None, found.signature)), None)
+    def _found(self, case: Case, outcome: Outcome) -> Finding | None:
+        wanted = (found for found in outcome.findings if self.signature in (None, found.signature))
+        return next((found for found in wanted if not self.is_known(found, case)), None)
 
 
 def _titled(case: Case, first: Case) -> Case:

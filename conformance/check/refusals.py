@@ -183,13 +183,13 @@ def offered_shapes(subject: Subject, request: Request) -> dict[str, tuple[str, t
     """
     valid = dataclasses.replace(request, out_fault=None)
     if request.out_fault is not None and not valid.violations():
-        able = subject.capabilities.fields
+        able = subject.capabilities.fields_of(request.path)
         expected = {key: want for key, want in valid.expected().items() if want.shape and declared(key).name in able}
         return {key: (want.dtype, want.shape) for key, want in expected.items()}
     shapes = oracle.field_shapes(request.path, request.config, request.sequences, request.max_num_blocks)
     offered: dict[str, tuple[str, tuple[int, ...]]] = {}
     for key, (field, shape) in shapes.items():
-        if shape and field.name in subject.capabilities.fields:
+        if shape and field.name in subject.capabilities.fields_of(request.path):
             usable = min(shape) >= 1 and math.prod(shape) <= MOST_CELLS
             offered[key] = (field.dtype, shape if usable else (1,) * len(shape))
     return offered

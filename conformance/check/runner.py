@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from inputmeta.conformance.cases.model import Case
-from inputmeta.conformance.cases.request import Request, step_request
+from inputmeta.conformance.cases.request import Request, affordable_expansions, step_request
 from inputmeta.conformance.check import out_faults
 from inputmeta.conformance.check.buffers import PATTERNS, Arena, Shapes
 from inputmeta.conformance.check.compare import Wanted, compare_field, compare_fields, finding, tensor_shapes
@@ -48,6 +48,8 @@ class Outcome:
     """Defined cells compared, of one pass."""
     keys: set[str] = field(default_factory=set)
     """Flat keys compared."""
+    shown: dict[int, frozenset[str]] = field(default_factory=dict)
+    """By step that was run: declared names of the fields that were compared or held to relations; none of a refusal."""
     not_built: set[tuple[int, str]] = field(default_factory=set)
     """Step and flat key of the fields that the subject left out of an answer, with a reason."""
     container: bool = False
@@ -103,6 +105,8 @@ class ValidStep:
     index: int
     request: Request
     wanted: dict[str, Wanted]
+    related: frozenset[str] = frozenset()
+    """Declared names of the fields that are held to relations instead of being compared."""
 
     @property
     def shapes(self) -> Shapes:
@@ -123,9 +127,7 @@ def run_case(case: Case, subject: Subject, *, containers: bool = True) -> Outcom
     valid: list[ValidStep] = []
     for index in range(len(case.steps)):
         request = step_request(case, index, in_place=subject.capabilities.in_place)
-        beyond = subject.capabilities.lacks(
-            request.path, request.config, request.sequences, request.max_num_blocks, request.gather
-        ) or fault_beyond(subject, request)
+        beyond = subject.capabilities.lacks(request) or fault_beyond(subject, request)
         if beyond is not None:
             outcome.unsupported.add(beyond)
             continue
@@ -167,7 +169,19 @@ def leave_out_what_was_not_built(outcome: Outcome, valid: Sequence[ValidStep]) -
     if not outcome.ran:
         compared = {}
     outcome.keys = {key for _, key in compared}
+    outcome.shown = shown_by(outcome, valid, set(compared))
     outcome.cells = sum(want.compared() for want in compared.values())
+
+
+def shown_by(outcome: Outcome, valid: Sequence[ValidStep], compared: set[tuple[int, str]]) -> dict[int, frozenset[str]]:
+    """The fields that each step of a case that was run says something of; refused steps with none."""
+    if not outcome.ran:
+        return {}
+    fields: dict[int, set[str]] = {step.index: set(step.related) for step in valid}
+    for index, key in compared:
+        fields[index].add(field_name(key))
+    built = {index: frozenset(names) for index, names in fields.items() if names}
+    return dict.fromkeys(outcome.broken, frozenset[str]()) | built
 
 
 def fault_beyond(subject: Subject, request: Request) -> str | None:
@@ -205,7 +219,14 @@ class Asked:
         self._subject = subject
 
     def build(self, request: Request) -> Result:
-        """The subject's answer; of a valid batch a refusal is none, nor is one that lacks a field. Raises NotBuilt."""
+        """The subject's answer; of a valid batch a refusal is none, nor is one that lacks a field. Raises NotBuilt.
+
+        A batch beyond the claims is not handed over; expansions that are not wanted here are no reason.
+        """
+        wanted = affordable_expansions(request.config, request.sequences)
+        beyond = self.capabilities.lacks(dataclasses.replace(request, expand=wanted))
+        if beyond is not None:
+            raise NotBuilt from Unsupported(beyond)
         try:
             result = ask(self._subject, request)
         except Rejection as error:
@@ -230,7 +251,7 @@ def claimed_step(request: Request, index: int, subject: Subject, outcome: Outcom
     """The oracle's fields of a valid step that the subject claims; the others go to ``outcome.unsupported``."""
     wanted, unclaimed = wanted_fields(request, subject, is_valid=True)
     outcome.unsupported |= unclaimed
-    return ValidStep(index, request, wanted)
+    return ValidStep(index, request, wanted, held_to_relations(subject.capabilities, request))
 
 
 def wanted_fields(

@@ -29,6 +29,7 @@ COMMANDS = {
     "oracle": "Print every expected field of a case as JSON.",
     "fields": "List the declared fields: name, formula, dtype, shape, paths, where they are defined.",
     "subject": "List subjects, and test an adapter before it is tested itself.",
+    "engines": "List public engines, and get them to be judged.",
     "corpus": "Work on the corpus: cases as JSON files.",
 }
 """Every command, in the order of the help, and what it does."""

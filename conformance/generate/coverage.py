@@ -59,6 +59,11 @@ class Coverage:
             if profile is None or feature.reachable(profile) or self.counts[feature.id]
         ]
 
+    def outside(self, profile: Profile) -> list[CoverageRow]:
+        """Features outside the claims, which the profile cannot reach and no case visited, in declared order."""
+        inside = {row.id for row in self.rows(profile)}
+        return [row for row in self.rows() if row.id not in inside]
+
     def unvisited(self, profile: Profile) -> list[CoverageRow]:
         """Features that the profile can reach and no case visited, in declared order."""
         return [row for row in self.rows(profile) if row.count == 0]

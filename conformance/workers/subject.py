@@ -32,7 +32,7 @@ from inputmeta.conformance.protocol.messages import (
 )
 from inputmeta.conformance.protocol.messages import Inspected as InspectedAnswer
 from inputmeta.conformance.protocol.round_messages import DrawnCases, RanCases
-from inputmeta.conformance.subjects.base import Result, SubjectError, SubjectFailure, Unsupported, names_problem
+from inputmeta.conformance.subjects.base import Result, SubjectError, SubjectFailure, Unsupported, content_problem
 from inputmeta.conformance.workers.exchange import Forms, ask, may_exceed
 from inputmeta.conformance.workers.pool import Pool
 from inputmeta.conformance.workers.process import Worker, brief
@@ -96,7 +96,7 @@ class IsolatedSubject:
         self.capabilities = replace(capabilities_of(hello.capabilities), int32_arrays=True)
         self.inspect_container = self._inspected if hello.containers else None
         """Holds the container of a batch to its promises, in the worker; None: the program has none."""
-        problem = names_problem(self.capabilities)
+        problem = content_problem(self.capabilities)
         if problem is not None:
             self.close()
             raise SubjectError(f"subject {self.name}: {problem}")

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from inputmeta.conformance import exits
 from inputmeta.conformance.commands.main import COMMANDS, app
 
-GROUPS = {"subject": ("list", "check"), "corpus": ("add", "lint", "fmt", "list")}
+GROUPS = {"subject": ("list", "check"), "engines": ("list", "fetch"), "corpus": ("add", "lint", "fmt", "list")}
 CALLS = [(name, *rest) for name in COMMANDS for rest in ([(one,) for one in GROUPS[name]] if name in GROUPS else [()])]
 
 
@@ -46,6 +46,8 @@ def test_help_is_readable_at_80_columns(call: tuple[str, ...]) -> None:
         "{CASE…}...",
         "[CASE…]...",
         "CASE…",
+        "{RELEASE…}...",
+        "RELEASE…",
     }
 
 
