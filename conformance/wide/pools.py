@@ -112,7 +112,8 @@ def sequences_of(
     states = ids_below(rng, below(2**31 // config.swa_block_size, conditions.largest_state), count).tolist()
     q_start = lengths.seqlen_k - lengths.seqlen_q
     trusted = np.choose(rng.integers(0, 5, count), [0, 0, np.maximum(q_start - 50, 0), q_start, q_start + 3])
-    trusted = np.minimum(trusted, {"any": INT32_MAX, "visible": q_start, "zero": 0}[conditions.valid_starts])
+    if conditions.valid_starts != "any":
+        trusted = np.minimum(trusted, q_start if conditions.valid_starts == "visible" else 0)
     data_len = lengths.seqlen_k + rng.choice([0, 0, 100, 400], count) * conditions.other_data_len
     decode = path != "prompt"
     known = q_start + 1 if decode else lengths.seqlen_k

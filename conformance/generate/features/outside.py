@@ -99,7 +99,7 @@ RULES = (
     ),
     _rule(lambda c: c.dense_ratios == frozenset(), f"{DENSE} {BOTH_KINDS} CONFIG:dense-only F-MIRRORKS:no-sparse"),
     _rule(lambda c: c.sparse_ratios == frozenset(), f"{SPARSE} {BOTH_KINDS} CONFIG:sparse-only"),
-    _rule(lambda c: _ratios(c) == {1}, RATIO_1),
+    _rule(lambda c: _ratios(c) == frozenset({1}), RATIO_1),
     _rule(lambda c: _none_of(c.dense_ratios, lambda ratio: ratio == 1), "F-LIMIT:exact"),
     _rule(lambda c: c.block_sizes is not None and max(c.block_sizes, default=0) <= 2**20, LARGE_BLOCKS),
     _rule(lambda c: _none_of(c.block_sizes, lambda size: size & (size - 1) != 0), "CONFIG:odd-block"),
