@@ -24,6 +24,8 @@ from inputmeta.conformance.subjects import SubjectError
 Task = Callable[[], Told]
 PLANT_SECONDS = 10.0
 """Of a fuzz run on a planted fault, shrinking included."""
+BATCH_SECONDS = 60.0
+"""For a batch: Triton's interpreter takes its time for a long one."""
 LEAST_FUZZ = 15.0
 """Seconds of fuzzing a subject that a run still starts with."""
 
@@ -51,7 +53,7 @@ def fetched(names: Sequence[str]) -> Iterator[str]:
 def judged(expected: Expectation, seconds: float) -> Iterator[Job]:
     """The calls of one subject: corpus and generated cases; a wrong release is fuzzed alone, and fails its cases."""
     known = () if expected.known is None else ("--known-failures", str(expected.known))
-    subject = ("--subject", expected.subject)
+    subject = ("--subject", expected.subject, "--timeout", f"{BATCH_SECONDS:g}")
     fuzz = ("fuzz", *subject, "--seconds", f"{seconds:g}", "--seed", "15", *known)
     if expected.fails:
         yield Job(f"{expected.subject}: fuzz, {expected.says}", fuzz, exits.DIFFERS, expected.fails)
@@ -61,7 +63,7 @@ def judged(expected: Expectation, seconds: float) -> Iterator[Job]:
     corpus = sorted(bundled_corpus().glob("*.json"))
     for beginning in expected.cases:
         files = [str(file) for file in corpus if file.name.startswith(beginning)]
-        right = ("--subject", expected.subject.partition("==")[0])
+        right = ("--subject", expected.subject.partition("==")[0], *subject[2:])
         yield Job(f"{expected.subject}: {beginning}, fails", ("replay", *files, *subject), exits.DIFFERS, saves=False)
         if right != subject:
             yield Job(f"{right[1]}: {beginning}, passes", ("replay", *files, *right), saves=False)

@@ -59,7 +59,11 @@ DIFFERENT: tuple[Expectation, ...] = (
 )
 """Subjects that differ, then releases beside the first pinned ones. One that dies names no formula: ``CRASH``."""
 
-GROUPS = {"zigzag": ("torch-zigzag", "torch-zigzag-headtail", "verl-zigzag", "tpu-pcp")}
+GROUPS = {
+    "zigzag": ("torch-zigzag", "torch-zigzag-headtail", "verl-zigzag", "tpu-pcp"),
+    "windows and keys of decode": ("vllm-decode", "sglang-decode-torch", "lmdeploy-decode", "transformers-ring"),
+    "cu_seqlens and positions": ("transformers-steps", "xformers-masks"),
+}
 """Subjects of different engines that build one field, in pairs and more."""
 
 

@@ -85,6 +85,8 @@ class Job:
         return Told(self.name, problem, says, seconds, output)
 
 
+WIDE_SECONDS = 25.0
+"""Of a fuzz run that has a share for the wide tier."""
 QUIET = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
 """Engines are judged on the CPU, on one thread each, and get nothing from a network."""
 
@@ -107,6 +109,9 @@ class Planted:
             return {"PYTHONPATH": path}
         release = packages.folder(name)
         planted_folder(self.plant, release, self.root / release.name)
+        for other in self.package.beside:
+            beside = packages.folder(other)
+            (self.root / beside.name).symlink_to(beside)
         return {packages.FOLDER_VARIABLE: str(self.root)}
 
     def __exit__(self, *_: object) -> None:
@@ -116,6 +121,7 @@ class Planted:
 def run_planted(plant: Plant, seconds: float) -> Told:
     """Fuzz a subject whose engine has a fault: it must differ."""
     name = f"{plant.subject}: {plant.name}"
+    seconds = max(seconds, WIDE_SECONDS) if plant.wide else seconds
     begin = time.monotonic()
     try:
         with Planted(plant) as env:

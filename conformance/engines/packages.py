@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import Distribution
 from pathlib import Path
 
-from inputmeta.conformance.engines.pins import HUB, SGLANG, VLLM
+from inputmeta.conformance.engines.pins import HUB, VLLM
 from inputmeta.conformance.subjects.base import SubjectError
 
 FOLDER_VARIABLE = "INPUTMETA_ENGINES"
@@ -38,6 +38,8 @@ class Package:
     """How the names of its subjects begin, before the first hyphen; empty: as its own name."""
     needs: tuple[str, ...] = ()
     """Pinned packages that its import needs and that come into its folder: ``name==version``, without theirs."""
+    beside: tuple[str, ...] = ()
+    """Packages in folders of their own that its import needs too: large ones that several engines share."""
     older: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Of a release that needs others than the newest: by version, pins that take the place of those of their names."""
     given: tuple[str, ...] = ()
@@ -83,9 +85,24 @@ PACKAGES = _packages(
     Package("tpu-inference", ("0.32.0",), prefix="tpu", only=("tpu_inference/runner/pcp_utils.py",)),
     Package("fla-core", ("0.6.0",), prefix="fla", given=("torch",), only=("fla/utils/", "fla/ops/utils/")),
     Package("xformers", ("0.0.35",), given=("torch",), only=("xformers/ops/fmha/attn_bias.py",)),
-    Package("vllm", ("0.33.0",), needs=VLLM, given=("torch",)),
-    Package("sglang", ("0.5.23",), needs=SGLANG, given=("torch",)),
-    Package("lmdeploy", ("0.18.0",), needs=("triton==3.7.0",), given=("torch",), only=("lmdeploy/pytorch/kernels/",)),
+    Package("triton", ("3.7.0",), keep=()),
+    Package(
+        "flashinfer-python",
+        ("0.7.2",),
+        prefix="flashinfer",
+        beside=("triton",),
+        given=("torch",),
+        only=("flashinfer/page.py", "flashinfer/triton/page.py"),
+    ),
+    Package("vllm", ("0.33.0",), needs=VLLM, beside=("triton",), given=("torch",)),
+    Package(
+        "sglang",
+        ("0.5.23",),
+        beside=("triton",),
+        given=("torch",),
+        only=("sglang/kernels/ops/", "sglang/srt/layers/cp/", "sglang/srt/mem_cache/"),
+    ),
+    Package("lmdeploy", ("0.18.0",), beside=("triton",), given=("torch",), only=("lmdeploy/pytorch/",)),
 )
 """Every engine, by the name of its distribution."""
 
@@ -155,6 +172,8 @@ def use(name: str, version: str | None = None) -> str:
     if package.bundled:
         return bundled_version(package, version)
     entry = str(folder(name, version))
+    for other in package.beside:
+        use(other)
     others = [path for path in sys.path if Path(path).parent == root() and Path(path).name.startswith(f"{name}-")]
     if any(path != entry for path in others):
         raise SubjectError(f"{name}: this process has {Path(others[0]).name} already; one release a process")
@@ -178,7 +197,7 @@ def bundled_version(package: Package, version: str | None) -> str:
 def fetch(name: str, version: str | None = None, said: Callable[[str], None] = lambda line: None) -> Path:
     """Get a release by pip, without what it depends on but its pinned needs; returns its folder.
 
-    A folder that is there already is kept as it is. ``said``: given each line of pip.
+    So are those that lie beside it. A folder that is there already is kept as it is. ``said``: given each line of pip.
 
     Raises:
         SubjectError: there is no such engine, it is not fetched, or pip failed; its last line.
@@ -188,19 +207,25 @@ def fetch(name: str, version: str | None = None, said: Callable[[str], None] = l
     if package.bundled:
         raise SubjectError(f"{name} is not fetched: the environment's own release is judged")
     target = place(name, version)
-    if target.is_dir():
-        return target
+    if not target.is_dir():
+        unpack(package, version, target, said)
+    for other in package.beside:
+        fetch(other, said=said)
+    return target
+
+
+def unpack(package: Package, version: str, target: Path, said: Callable[[str], None]) -> None:
+    """Have pip unpack a release and its needs into ``target``, which is there once it is whole. Raises as above."""
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     try:
         temporary.chmod(0o755)
-        install([f"{name}=={version}", *package.needs_of(version)], temporary, said)
+        install([f"{package.name}=={version}", *package.needs_of(version)], temporary, said)
         prune(package, temporary)
         if not target.is_dir():  # another fetch may have been faster
             temporary.rename(target)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-    return target
 
 
 def install(requirements: list[str], target: Path, said: Callable[[str], None]) -> None:

@@ -72,11 +72,10 @@ VLLM = (
     "starlette==1.10.0",
     "traitlets==5.16.1",
     "transformers==5.20.2",
-    "triton==3.7.0",
     "typing-inspection==0.4.5",
     "urllib3==2.8.0",
     "uvloop==0.23.0",
     "xgrammar==0.2.8",
     "yarl==1.25.1",
 )
-SGLANG = VLLM
+"""What vLLM needs beside Triton."""

@@ -29,6 +29,8 @@ class Plant:
     new: str
     after: str = ""
     """A piece of text that stands before the place: the ``def`` line of its function. Empty: the file's beginning."""
+    wide: bool = False
+    """Shows on batches of production size alone: it is fuzzed for as long as the wide tier needs."""
 
 
 def planted_text(plant: Plant, text: str) -> str:

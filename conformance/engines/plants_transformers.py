@@ -5,6 +5,7 @@ from __future__ import annotations
 from inputmeta.conformance.engines.plants import Plant
 
 FOLDER = "transformers/generation/continuous_batching/cache_allocators/"
+STEPS = "transformers/generation/continuous_batching/input_outputs.py"
 RING, FULL = f"{FOLDER}sliding_attention.py", f"{FOLDER}full_attention.py"
 READ, WRITE = "def get_read_indices(", "def get_write_indices("
 PLANTS = (
@@ -55,5 +56,29 @@ PLANTS = (
     ),
     Plant(
         "keys-of-a-full-page-short", "transformers-ring", FULL, "start + remainder", "start + remainder - 1", after=READ
+    ),
+    Plant(
+        "positions-of-the-chunk",
+        "transformers-steps",
+        STEPS,
+        "range(past_length, past_length + query_length)",
+        "range(query_length)",
+        after="def prepare_batch_tensors(",
+    ),
+    Plant(
+        "keys-of-the-rows-alone",
+        "transformers-steps",
+        STEPS,
+        "get_seqlen_k(past_length,",
+        "get_seqlen_k(0,",
+        after="def prepare_batch_tensors(",
+    ),
+    Plant(
+        "stale-requests-counted",
+        "transformers-steps",
+        STEPS,
+        "return self.num_request_in_batch",
+        "return max(self.num_request_in_batch, 2)",
+        after="def _get_num_sequences(",
     ),
 )

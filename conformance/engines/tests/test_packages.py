@@ -42,12 +42,14 @@ def registry(tmp_path, monkeypatch):
         files = {"toy_engine/__init__.py": f"VERSION = {version!r}\n", "toy_engine/core/build.py": body}
         wheel(wheels, "toy_engine", version, files | {"toy_engine/native.so": "x", "toy_engine/core/__init__.py": ""})
     wheel(wheels, "toy_need", "3.0", {"toy_need.py": "", "toy_need.so": "y"})
+    wheel(wheels, "toy_beside", "4.0", {"toy_beside.py": "PLACE = __file__\n", "toy_native.so": "z"})
     for name, value in {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheels), "PIP_CONFIG_FILE": "/dev/null"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv(packages.FOLDER_VARIABLE, str(tmp_path / "engines"))
     monkeypatch.setattr(sys, "path", list(sys.path))
-    toy = Package("toy-engine", ("2.0", "1.0"), needs=("toy-need==3.0",))
-    monkeypatch.setattr(packages, "PACKAGES", {**packages.PACKAGES, toy.name: toy})
+    toy = Package("toy-engine", ("2.0", "1.0"), needs=("toy-need==3.0",), beside=("toy-beside",))
+    beside = Package("toy-beside", ("4.0",), keep=())
+    monkeypatch.setattr(packages, "PACKAGES", {**packages.PACKAGES, toy.name: toy, beside.name: beside})
     return tmp_path
 
 
@@ -64,7 +66,7 @@ def left(registry) -> list[str]:
 def test_a_release_comes_with_its_needs_alone_and_without_compiled_parts_of_its_own(registry) -> None:
     done = run("fetch", "toy-engine", "toy-engine==1.0")
     assert done.exit_code == 0, done.output
-    assert left(registry) == ["toy-engine-1.0", "toy-engine-2.0"]
+    assert left(registry) == ["toy-beside-4.0", "toy-engine-1.0", "toy-engine-2.0"]
     files = {str(path.relative_to(packages.folder("toy-engine"))) for path in packages.folder("toy-engine").rglob("*")}
     assert {"toy_engine/core/build.py", "toy_need.py", "toy_need.so"} <= files
     assert "toy_engine/native.so" not in files
@@ -73,6 +75,10 @@ def test_a_release_comes_with_its_needs_alone_and_without_compiled_parts_of_its_
     import toy_engine  # noqa: PLC0415 - it is there by now
 
     assert toy_engine.VERSION == "1.0"
+    import toy_beside  # noqa: PLC0415 - as above
+
+    assert Path(toy_beside.PLACE).parent.name == "toy-beside-4.0"
+    assert (packages.folder("toy-beside") / "toy_native.so").is_file()
     with pytest.raises(SubjectError, match=r"this process has toy-engine-1\.0 already"):
         packages.use("toy-engine", "2.0")
 
