@@ -58,8 +58,9 @@ def filled(
 
 def placeholders(request: Request, rows: Rows) -> np.ndarray:
     """Mask of the rows that are a placeholder's."""
-    mask: np.ndarray = rows.of([int(sequence.is_placeholder) for sequence in request.sequences]) == 1
-    return mask & rows.queries
+    idle = rows.of([int(sequence.is_placeholder) for sequence in request.sequences])
+    mask: np.ndarray = (idle == 1) & rows.queries
+    return mask
 
 
 def completing(rows: Rows, ratio: int) -> np.ndarray:

@@ -124,7 +124,7 @@ def lengths_known_zero(request: Request, key: str) -> np.ndarray:
 
 def change_lengths(request: Request, key: str, values: np.ndarray, *, at_least_1: bool) -> np.ndarray:
     """Lengths below 1 as 1; or, where the length is known to be 0, 1 as 0 and 0 as a value that is right nowhere."""
-    if request.path == "prompt":
+    if request.path == "prompt" and not key.startswith("klen."):
         return values
     pair = key.partition(".")[0].endswith("offset_len")
     empty = lengths_known_zero(request, key)
@@ -194,7 +194,7 @@ SENTINEL_0 = field_by_field(
 )
 AT_LEAST_1 = field_by_field(
     name="lengths-at-least-1",
-    says="lengths of a decode step are at least 1, also where no key is visible yet",
+    says="lengths of a decode step, and klen of any, are at least 1, also where no key is visible yet",
     fields=LENGTHS,
     forward=partial(change_lengths, at_least_1=True),
     translate=partial(change_lengths, at_least_1=False),

@@ -60,6 +60,8 @@ DIFFERENT: tuple[Expectation, ...] = (
 """Subjects that differ, then releases beside the first pinned ones. One that dies names no formula: ``CRASH``."""
 
 GROUPS = {
+    "sglang-decode": ("sglang-decode", "sglang-decode-torch"),
+    "sglang-prompt": ("sglang-prompt", "sglang-prompt-torch"),
     "zigzag": ("torch-zigzag", "torch-zigzag-headtail", "verl-zigzag", "tpu-pcp"),
     "windows and keys of decode": ("vllm-decode", "sglang-decode-torch", "lmdeploy-decode", "transformers-ring"),
     "cu_seqlens and positions": ("transformers-steps", "xformers-masks"),

@@ -109,7 +109,7 @@ def cells(raw: Raw, window: int) -> np.ndarray:
 
 def dense(request: Request) -> list[int]:
     """The dense ratios, each once; none if their expansion is not asked for."""
-    return sorted(set(request.config.dense_ratios)) if "kv_ca_index" in request.expand else []
+    return sorted(map(int, set(request.config.dense_ratios))) if "kv_ca_index" in request.expand else []
 
 
 class Decode(Lmdeploy):
@@ -142,7 +142,7 @@ class Decode(Lmdeploy):
             "window_length": host(window.topk_length),
             **self.stored(request, meta),
         }
-        for ratio in request.config.ca_ratios:
+        for ratio in map(int, request.config.ca_ratios):
             raw[f"compressed_length.{ratio}"] = host(meta.get_ratio_meta(ratio).decode.topk_length)
         for ratio in dense(request):
             raw[f"compressed.{ratio}"] = host(self.compressed(meta, ratio)[:, 0])
@@ -242,7 +242,7 @@ class Prompt(Lmdeploy):
     def indices(self, meta: Any, window: int, ratio: int) -> tuple[Any, Any]:
         """Window and all compressed keys of each row in the flat buffer of a ratio's layers (0: window alone)."""
         shared, flat = meta.prefill_shared, meta.get_ratio_meta(ratio).prefill
-        return self.kernels.build_prefill_sparse_indices(
+        built: tuple[Any, Any] = self.kernels.build_prefill_sparse_indices(
             meta.start_pos,
             meta.kv_seqlens,
             shared.token_seq,
@@ -253,6 +253,7 @@ class Prompt(Lmdeploy):
             compress_ratio=ratio,
             compress_width=flat.compress_width,
         )
+        return built
 
     @classmethod
     def translated(cls, request: Request, raw: Raw) -> Result:
@@ -261,7 +262,7 @@ class Prompt(Lmdeploy):
         read: dict[str, Value] = {"query_indices": raw["owner"]}
         if "kv_swa_full_index" in request.expand:
             read["kv_swa_full_index"] = raw["window"]
-        lengths = {ratio: np.asarray(raw[f"length.{ratio}"]) - config.window_size for ratio in config.ca_ratios}
+        lengths = {int(ratio): np.asarray(raw[f"length.{ratio}"]) - config.window_size for ratio in config.ca_ratios}
         for ratio in set(config.sparse_ratios):
             read[f"klen.{ratio}"] = raw["visible.4"] if ratio == 4 else lengths[ratio]
         for ratio in dense(request):

@@ -195,7 +195,7 @@ class Decode(Rows):
     """A decode step with drafts."""
 
     subject = "sglang-decode"
-    under = (*SLOTS, "padded-width", "width-by-table")
+    under: tuple[str, ...] = (*SLOTS, "padded-width", "width-by-table")
     capabilities = Capabilities(
         paths=frozenset({"decode"}),
         fields=frozenset(
@@ -321,7 +321,7 @@ class Prompt(Rows):
     """A chunk of prefill; the window of a request: its history and its new rows."""
 
     subject = "sglang-prompt"
-    under = SLOTS
+    under: tuple[str, ...] = SLOTS
     capabilities = Capabilities(
         paths=frozenset({"prompt"}),
         fields=frozenset(
@@ -347,13 +347,11 @@ class Prompt(Rows):
     def call(self, request: Request) -> Raw:
         """Starts, owners, positions, windows, kept rows, and what belongs to compressed tokens."""
         q = [s.seqlen_q for s in request.sequences]
-        prefix = self.torch.tensor([s.seqlen_k - s.seqlen_q for s in request.sequences])
-        _, starts = self.position.compute_position_triton(prefix, self.torch.tensor(q), sum(q))
+        starts = self.starts(request)
         lengths, owner = self.owners(request, list(range(len(q))), starts)
         found, slots = self.pages(request, lengths, owner)
         layout = self.windows(request, owner, found.positions_casual)
         raw = {
-            "starts": host(starts),
             "owner": host(owner),
             "position": host(found.positions_casual),
             "window": host(layout.indices),
@@ -361,7 +359,7 @@ class Prompt(Rows):
             "stored": self.stored(request, found, starts),
         }
         if self.form == "triton":
-            raw |= self.compressed(request, lengths, found, slots)
+            raw |= {"starts": host(starts), **self.compressed(request, lengths, found, slots)}
         if request.config.yoco_mode == "compact":
             kept, lengths_kept, _ = self.attn.late_layer_tail_layout(
                 extend_lens_cpu=q,
@@ -371,6 +369,14 @@ class Prompt(Rows):
             )
             raw |= {"kept": host(kept), "kept_rows": sum(lengths_kept)}
         return raw
+
+    def starts(self, request: Request) -> Any:
+        """The first row of each sequence; a torch twin is handed it."""
+        q = [s.seqlen_q for s in request.sequences]
+        if self.form == "torch":
+            return self.torch.tensor((np.cumsum(q) - q).tolist())
+        prefix = self.torch.tensor([s.seqlen_k - s.seqlen_q for s in request.sequences])
+        return self.position.compute_position_triton(prefix, self.torch.tensor(q), sum(q))[1]
 
     def windows(self, request: Request, owner: Any, positions: Any) -> Any:
         """``WindowLayout``: each row's window in the buffer of all histories and all new rows."""
