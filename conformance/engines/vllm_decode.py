@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from inputmeta import oracle
+from inputmeta.conformance.cases.conditions import Conditions
 from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.dialects import dialects_of, translate
 from inputmeta.conformance.dialects.base import INT32
@@ -23,7 +24,7 @@ from inputmeta.conformance.engines.vllm_runtime import (
     load,
     prepared,
 )
-from inputmeta.conformance.subjects.base import Capabilities, Conditions, Result, Unsupported
+from inputmeta.conformance.subjects.base import Capabilities, Result, Unsupported
 
 DIALECTS = ("int64", "overwritten-rows-stored", "cyclic-table", "no-query-sentinel")
 COUNTS = ("num_reqs", "total_q", "is_prompt")

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from inputmeta.conformance.cases.conditions import Conditions
 from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.dialects import dialects_of, translate
 from inputmeta.conformance.engines.adapter import Adapter, Raw
 from inputmeta.conformance.engines.vllm_runtime import SPARE_ROWS, Vllm, host, input_batch, load
-from inputmeta.conformance.subjects.base import Capabilities, Conditions, Result
+from inputmeta.conformance.subjects.base import Capabilities, Result
 
 DIALECTS = ("int64", "zigzag-packed")
 

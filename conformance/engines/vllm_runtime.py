@@ -198,8 +198,8 @@ def block_tables(vllm: Vllm, request: Request, states: np.ndarray, rows: int) ->
     tables = vllm.modules.block_table.BlockTables([config.block_size, page], len(states) + 2, rows, widths, vllm.device)
     for table in (*tables.block_tables, *tables.input_block_tables):
         getattr(table, "gpu", table).fill_(POISON)
-    for state, ids, cyclic in zip(states, blocks, windows, strict=True):
-        tables.append_block_ids(int(state), (ids, cyclic.tolist()), overwrite=True)
+    for state, plain, cyclic in zip(states, blocks, windows, strict=True):
+        tables.append_block_ids(int(state), (plain, cyclic.tolist()), overwrite=True)
     tables.apply_staged_writes()
     return tables, page
 
@@ -263,7 +263,7 @@ def compressed_slots(vllm: Vllm, request: Request, step: Step, ratio: int) -> np
     )
 
 
-def builder(kind: type[Any], **settings: object) -> Any:
+def builder(kind: Any, **settings: object) -> Any:
     """A metadata builder of vLLM with what its constructor would take from a model's configuration."""
     made = kind.__new__(kind)
     for name, value in settings.items():

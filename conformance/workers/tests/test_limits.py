@@ -224,7 +224,7 @@ def test_out_of_memory_ends_the_command_with_70(tmp_path: Path) -> None:
         "import sys\n"
         "from inputmeta.conformance.check import runner\n"
         "from inputmeta.conformance.commands.main import main\n"
-        "def no_memory(*_): raise MemoryError\n"
+        "def no_memory(*_, **__): raise MemoryError\n"
         "runner.wanted_fields = no_memory\n"
         "sys.argv = ['inputmeta', *{}, '--subject', 'oracle', '--in-process']\n"
         "main()\n"
