@@ -108,6 +108,7 @@ def test_a_failure_after_a_larger_batch_becomes_a_case_of_both() -> None:
         assert replayed(session, examined.case) == {"MISMATCH:prompt:F-POS:positions:value"}
 
 
+@pytest.mark.slow
 def test_earlier_cases_of_other_configurations_stay_files_of_their_own() -> None:
     other = msgspec.structs.replace(prompt(7), config=msgspec.structs.replace(CONFIG, window_size=1))
     with session_on(wrong("wrong-after-a-large-batch")) as session:
@@ -116,6 +117,7 @@ def test_earlier_cases_of_other_configurations_stay_files_of_their_own() -> None
         assert replayed(session, other, GOOD) == {"MISMATCH:prompt:F-POS:positions:value"}
 
 
+@pytest.mark.slow
 def test_a_smaller_case_that_does_not_come_back_gives_way_to_the_first() -> None:
     with session_on(wrong("raises")) as session:
         failure = first_failure(session, [LARGER])

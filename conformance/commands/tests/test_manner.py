@@ -113,6 +113,7 @@ def on_terminal(*arguments: object, **environment: str) -> str:
 ESCAPE = "\x1b["
 
 
+@pytest.mark.slow
 def test_verdicts_have_colours_on_a_terminal_alone() -> None:
     wrong = ("replay", CASE, "--subject", WRONG, "--in-process")
     shown = on_terminal(*wrong)

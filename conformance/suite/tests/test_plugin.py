@@ -250,6 +250,7 @@ def test_a_run_in_which_nothing_ran_fails(suite, arguments: tuple[str, ...]) -> 
     assert not ended.failing()
 
 
+@pytest.mark.slow
 def test_nothing_ran_fails_with_workers_too(suite) -> None:
     ended = suite("user_subjects:Nothing", "-n", "1")
     assert ended.code == 1
