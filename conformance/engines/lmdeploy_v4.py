@@ -27,6 +27,10 @@ RATIOS = frozenset({4, 128})
 MOST_ROWS, MOST_REQUESTS = 64, 32
 """Larger batches take an interpreter longer than a worker has."""
 MOST_CELLS = 2**20
+"""Of the table that is always built for ratio 128."""
+MOST_KEYS, MOST_KEY_CELLS = 2**13, 2**18
+"""A prompt's keys of a sequence, and cells of windows and compressed keys of all rows: about 60,000 of these a second in
+an interpreter, several times over if the processor is shared."""
 FILES = (
     "lmdeploy.pytorch.backends.cuda.attention.v4",
     "lmdeploy.pytorch.kernels.cuda.v4_sparse_indices",
@@ -92,8 +96,8 @@ class Lmdeploy(Adapter):
         cells_of_128 = len(k) * given.block_offsets.shape[1] * config.block_size // 128
         if cells_of_128 > MOST_CELLS:
             raise Unsupported(f"ratio 128, which is built in any case, has more than {MOST_CELLS} cells")
-        if sum(q) * (config.window_size + max(k) // 4) > MOST_CELLS:
-            raise Unsupported(f"windows and compressed keys of more than {MOST_CELLS} cells")
+        if sum(q) * (config.window_size + max(k) // 4) > MOST_KEY_CELLS:
+            raise Unsupported(f"windows and compressed keys of more than {MOST_KEY_CELLS} cells")
         slots = tensor([-1 if s.is_placeholder else s.state_id + 1 for s in sequences])
         with np.errstate(divide="ignore", invalid="ignore"):  # ratio 128 is built for every block size, used or not
             return self.backend.CudaV4AttentionMetadata.from_step_context(
@@ -211,6 +215,7 @@ class Prompt(Lmdeploy):
             dense_ratios=RATIOS,
             sparse_ratios=RATIOS,
             ring_is_window=True,
+            most_seqlen_k=MOST_KEYS,
             empty_steps=False,
             valid_starts="zero",
         ),
