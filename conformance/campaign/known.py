@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from inputmeta import oracle
 from inputmeta.conformance.campaign.known_counts import Recorded, Seen, grown
 from inputmeta.conformance.campaign.known_file import (
     CASE_ID,
@@ -21,8 +20,10 @@ from inputmeta.conformance.campaign.known_file import (
     read,
     write,
 )
+from inputmeta.conformance.campaign.known_when import When
 from inputmeta.conformance.cases.files import case_id
 from inputmeta.conformance.cases.model import Case
+from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.check.verdicts import Finding, Signature
 
 __all__ = ["KnownFailure", "KnownFailures", "KnownFailuresError"]
@@ -94,16 +95,13 @@ class KnownFailures:
         """Whether an entry is about the subject's version."""
         return entry.when.takes_version(self.version)
 
-    def covering(
-        self, finding: Finding, case: Case | None, config: oracle.MetadataConfig | None = None
-    ) -> list[KnownFailure]:
+    def covering(self, finding: Finding, case: Case | None, batch: Request | None = None) -> list[KnownFailure]:
         """The entries that cover a finding on a case, those of the case first.
 
-        ``case`` None: a batch that has no id, of this configuration; None: of any.
+        ``case`` None: on this batch, which has no id; None: on any.
         """
         if not self.entries:
             return []
-        of = config if case is None else case.config
         keys = (*(() if case is None else (case_id(case),)), *keys_of(finding.identity))
         return [
             entry
@@ -112,14 +110,12 @@ class KnownFailures:
             if entry.key == key
             and covers(entry, finding)
             and self.applies(entry)
-            and (of is None or entry.when.takes_config(of))
+            and is_about(entry.when, finding, case, batch)
         ]
 
-    def match(
-        self, finding: Finding, case: Case | None, config: oracle.MetadataConfig | None = None
-    ) -> KnownFailure | None:
+    def match(self, finding: Finding, case: Case | None, batch: Request | None = None) -> KnownFailure | None:
         """The entry that covers a finding, as :meth:`covering` has them, noted as met; None if it is new."""
-        found = self.covering(finding, case, config)
+        found = self.covering(finding, case, batch)
         self.matched.update(entry.name for entry in found)
         self.shown.update((entry.key, str(finding.identity)) for entry in found if entry.is_case)
         if not found and self.entries:
@@ -200,6 +196,16 @@ class KnownFailures:
 def keys_of(signature: Signature) -> tuple[str, str]:
     """The keys under which an entry may cover a signature: as it is, and as lines of text have it."""
     return str(signature), signature.short
+
+
+def is_about(when: When, finding: Finding, case: Case | None, batch: Request | None) -> bool:
+    """Whether conditions hold for the batch on which something was found: a step of a case, or a batch."""
+    if case is not None:
+        sequences = case.steps[finding.step] if 0 <= finding.step < len(case.steps) else ()
+        return when.takes_config(case.config) and when.takes_batch(case.path, case.config, sequences)
+    if batch is not None:
+        return when.takes_config(batch.config) and when.takes_batch(batch.path, batch.config, batch.sequences)
+    return True
 
 
 def covers(entry: KnownFailure, finding: Finding) -> bool:

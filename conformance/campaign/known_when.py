@@ -1,4 +1,4 @@
-"""When an entry of known failures applies: versions of the subject, and values of a case's configuration.
+"""When an entry of known failures applies: versions of the subject, values of a case's configuration, its batches.
 
 In TOML, as a table of the entry; all of it must hold::
 
@@ -10,13 +10,16 @@ In TOML, as a table of the entry; all of it must hold::
     dense_ratios = { contains = 1 }           # among others
     cp_size = { at_least = 2, at_most = 8 }
 
+    [known.when.beyond]                       # batches that a subject with these conditions would not claim
+    least_seqlen_q = 1                        # so: some sequence has no query row
+
 Nothing of it is evaluated: names and kinds of values are checked when the file is read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import Annotated
 
 import msgspec
@@ -24,7 +27,8 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from inputmeta import oracle
-from inputmeta.conformance.cases.model import Config
+from inputmeta.conformance.cases.conditions import ANY, Conditions, Rows, conditions_problem
+from inputmeta.conformance.cases.model import Config, Path
 
 Number = Annotated[int, msgspec.Meta(ge=-(2**62), le=2**62)]
 Word = Annotated[str, msgspec.Meta(max_length=100)]
@@ -40,6 +44,8 @@ class Test(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 
 Wanted = Number | bool | Word | Numbers | Test
+Claimed = Number | bool | Word | Numbers
+"""What a condition of :class:`inputmeta.conformance.cases.conditions.Conditions` may be in TOML."""
 
 
 class TomlWhen(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
@@ -47,6 +53,7 @@ class TomlWhen(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     version: Word | None = None
     config: Annotated[dict[Word, Wanted], msgspec.Meta(min_length=1, max_length=100)] = {}
+    beyond: Annotated[dict[Word, Claimed], msgspec.Meta(min_length=1, max_length=100)] = {}
 
 
 @dataclass(frozen=True)
@@ -57,15 +64,18 @@ class When:
     """Range of the subject's versions, as it was written; empty: any."""
     config: Mapping[str, Wanted] = field(default_factory=dict, hash=False)
     """What members of a case's configuration must be."""
+    beyond: Mapping[str, Claimed] = field(default_factory=dict, hash=False)
+    """Members of conditions on a batch, beyond which it must be."""
 
     def __bool__(self) -> bool:
         """Whether there is any condition."""
-        return bool(self.version or self.config)
+        return bool(self.version or self.config or self.beyond)
 
     def __str__(self) -> str:
         """``version >=4.57,<5.16, block_size 4, dense_ratios contains 1``: the same for the same conditions."""
         parts = [f"version {self.version}"] if self.version else []
-        return ", ".join([*parts, *(f"{name} {said(wanted)}" for name, wanted in sorted(self.config.items()))])
+        parts += [f"{name} {said(wanted)}" for name, wanted in sorted(self.config.items())]
+        return ", ".join([*parts, *(f"beyond {name} {said(value)}" for name, value in sorted(self.beyond.items()))])
 
     def takes_version(self, version: str) -> bool:
         """Whether a subject of this version is meant; one whose version is no version of PEP 440 is not."""
@@ -80,9 +90,13 @@ class When:
         """Whether a case with this configuration is meant."""
         return all(fits(getattr(config, name), wanted) for name, wanted in self.config.items())
 
+    def takes_batch(self, path: Path, config: Config | oracle.MetadataConfig, sequences: Sequence[Rows]) -> bool:
+        """Whether a batch is meant; expansions are no matter."""
+        return not self.beyond or conditions_of(self.beyond).beyond(path, config, sequences) is not None
+
     def table(self) -> dict[str, object]:
         """The table in a file."""
-        kept = TomlWhen(version=self.version or None, config=dict(self.config))
+        kept = TomlWhen(version=self.version or None, config=dict(self.config), beyond=dict(self.beyond))
         return dict(msgspec.to_builtins(kept))
 
 
@@ -134,10 +148,36 @@ def when_of(table: TomlWhen | None) -> When:
         problem = kind_problem(name, wanted)
         if problem is not None:
             raise ValueError(f"key when.config.{name}: {problem}")
-    found = When(table.version or "", dict(table.config))
+    problem = beyond_problem(table.beyond)
+    if problem is not None:
+        raise ValueError(f"key when.beyond.{problem}")
+    found = When(table.version or "", dict(table.config), dict(table.beyond))
     if not found:
-        raise ValueError("key when: has neither `version` nor `config`")
+        raise ValueError("key when: has none of `version`, `config`, `beyond`")
     return found
+
+
+def conditions_of(members: Mapping[str, Claimed]) -> Conditions:
+    """Conditions with these members, of those that there are; arrays are sets."""
+    return Conditions(**{name: frozenset(v) if isinstance(v, tuple) else v for name, v in members.items()})  # type: ignore[arg-type]
+
+
+def beyond_problem(members: Mapping[str, Claimed]) -> str | None:
+    """What is wrong with members of conditions, or None.
+
+    >>> beyond_problem({"least_seqlen_q": -1})
+    'least_seqlen_q is not a number of at least 0'
+    >>> beyond_problem({"least_seqlen_q": 0})
+    'least_seqlen_q: every batch is within it'
+    """
+    there_are = [each.name for each in fields(Conditions) if each.name != "expansions"]
+    unknown = next((name for name in members if name not in there_are), None)
+    if unknown is not None:
+        return f"{unknown}: there is none; there are {', '.join(there_are)}"
+    for name, value in members.items():
+        if conditions_of({name: value}) == ANY:
+            return f"{name}: every batch is within it"
+    return conditions_problem(conditions_of(members))
 
 
 KINDS = dict.fromkeys(Config.__struct_fields__, "a whole number") | {

@@ -118,7 +118,7 @@ class Tier:
                 say(f"\n{wide_text(finding, batch, self.command(batch), 'a fault of the suite: please report it')}")
                 code = exits.TOOL_FAILED
                 continue
-            entry = self.run.known.match(finding, None, batch.steps[finding.step].config)
+            entry = self.run.known.match(finding, None, batch.steps[finding.step])
             if entry is None:
                 new.append(finding)
             else:

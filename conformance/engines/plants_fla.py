@@ -9,5 +9,6 @@ PLANTS = (
     Plant(
         "positions-of-the-whole-batch", "fla-index", FILE, " - seg_start[seg_id]", "", after="def _segmented_arange("
     ),
+    Plant("owner-from-the-second-row", "fla-index", FILE, ".eq(0)", ".eq(1)", after="def prepare_sequence_ids("),
     Plant("starts-without-the-0", "fla-index", FILE, "(1, 0)", "(0, 1)", after="def prepare_cu_seqlens_from_lens("),
 )

@@ -41,4 +41,12 @@ PLANTS = (
         "half_seqlen * (cp_rank + 1) : half_seqlen * (cp_rank + 2)",
         after="def preprocess_thd_engine(",
     ),
+    Plant(
+        "positions-of-the-second-block-one-late",
+        "verl-zigzag-thd",
+        FILE,
+        "torch.arange(remain_start, pos_end",
+        "torch.arange(remain_start + 1, pos_end + 1",
+        after="def preprocess_thd_engine(",
+    ),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from pathlib import Path
 
@@ -15,12 +16,14 @@ from inputmeta.conformance.campaign.reducing import reduce_roots
 from inputmeta.conformance.campaign.session import Session
 from inputmeta.conformance.cases.files import case_id
 from inputmeta.conformance.cases.model import SCHEMA, Case, Config, Sequence, oracle_config
+from inputmeta.conformance.cases.request import step_request
 from inputmeta.conformance.check.verdicts import Finding, Verdict
 from inputmeta.conformance.subjects.oracle import OracleSubject
 
 CONFIG = Config(block_size=4, dense_ratios=(1, 4), window_size=2, swa_block_size=3, max_model_len=16, cp_size=2)
 CASE = Case(schema=SCHEMA, path="prompt", config=CONFIG, steps=((Sequence(seqlen_q=1, seqlen_k=1),),))
 LATE = Finding(Verdict.MISMATCH, 0, "positions", "F-POS", "wrong value", kind="value", path="prompt")
+BEYOND = "[known.when.beyond]\ncp_chunks = 'at-least-2p'\n"
 ENTRY = f'[[known]]\nsignature = "{LATE.signature}"\nreason = "late"\nissue = "#1"\n'
 
 
@@ -75,7 +78,12 @@ def test_an_entry_may_hold_for_some_configurations_alone(tmp_path: Path, conditi
 @pytest.mark.parametrize(
     ("when", "says"),
     [
-        ("[known.when]\n", "key when: has neither `version` nor `config`"),
+        ("[known.when]\n", "key when: has none of `version`, `config`, `beyond`"),
+        ("[known.when.beyond]\nrows = 4\n", "key when.beyond.rows: there is none; there are block_sizes, "),
+        ("[known.when.beyond]\nleast_seqlen_q = true\n", "key when.beyond.least_seqlen_q is not a number"),
+        ("[known.when.beyond]\nleast_seqlen_q = [1]\n", "key when.beyond.least_seqlen_q is not a number"),
+        ("[known.when.beyond]\nblock_sizes = 4\n", "key when.beyond.block_sizes is not a set of numbers"),
+        ("[known.when.beyond]\nhistory = true\n", "key when.beyond.history: every batch is within it"),
         ('[known.when]\nversion = "5.x to 6"\n', "key when.version: '5.x to 6' is no range"),
         ('[known.when]\nversion = " "\n', "key when.version: is empty"),
         ("[known.when]\nversion = 5\n", "Expected `str | null`, got `int` - at `$.when.version`"),
@@ -134,11 +142,38 @@ def test_what_no_condition_covered_is_written_beside(tmp_path: Path) -> None:
     assert again.entries[LATE.signature].reason == "unknown"
 
 
-def test_a_batch_without_an_id_is_matched_by_its_configuration(tmp_path: Path) -> None:
-    entries = known(tmp_path, ENTRY + "[known.when.config]\nblock_size = 4\n")
+@pytest.mark.parametrize("conditions", ["[known.when.config]\nblock_size = 4\n", BEYOND])
+def test_a_batch_without_an_id_is_matched_by_its_configuration_and_sequences(tmp_path: Path, conditions: str) -> None:
+    entries = known(tmp_path, ENTRY + conditions)
     assert entries.covering(LATE, None)
-    assert entries.match(LATE, None, oracle_config(CONFIG)) is not None
-    assert entries.match(LATE, None, oracle_config(msgspec.structs.replace(CONFIG, block_size=8))) is None
+    request = step_request(CASE, 0, in_place=False)
+    assert entries.match(LATE, None, request) is not None
+    other = msgspec.structs.replace(CONFIG, block_size=8, cp_size=1)
+    assert entries.match(LATE, None, dataclasses.replace(request, config=oracle_config(other))) is None
+
+
+@pytest.mark.parametrize(
+    ("condition", "steps", "step", "holds"),
+    [
+        ("least_seqlen_q = 1", [[2, 0]], 0, True),
+        ("least_seqlen_q = 1", [[2, 1]], 0, False),
+        ("least_seqlen_q = 1", [[0], [1]], 1, False),
+        ("least_seqlen_q = 1", [[0], [1]], 0, True),
+        ('cp_chunks = "at-least-2p"', [[3]], 0, True),
+        ('cp_chunks = "at-least-2p"', [[4]], 0, False),
+        ("block_sizes = [8, 16]", [[4]], 0, True),
+        ("history = false", [[4]], 0, False),
+    ],
+)
+def test_an_entry_may_hold_for_some_batches_alone(tmp_path: Path, condition: str, steps, step, holds) -> None:
+    """Of several steps, the one on which something was found counts."""
+    entries = known(tmp_path, f"{ENTRY}[known.when.beyond]\n{condition}\n")
+    lengths = tuple(tuple(Sequence(seqlen_q=q, seqlen_k=q) for q in of_step) for of_step in steps)
+    found = dataclasses.replace(LATE, step=step)
+    assert (entries.match(found, msgspec.structs.replace(CASE, steps=lengths)) is not None) is holds
+    entries.write({} if holds else {LATE.signature: set()}, tmp_path / "new.toml")
+    again = KnownFailures.load(tmp_path / "new.toml")
+    assert set(again.entries) == (set(entries.entries) if holds else {LATE.signature})
 
 
 class Late(OracleSubject):
