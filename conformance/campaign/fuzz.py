@@ -63,6 +63,8 @@ class Campaign:
     failures: Failures = field(default_factory=Failures)
     cases: int = 0
     cells: int = 0
+    related: int = 0
+    """Fields of steps that were held to relations in place of being compared."""
     containers: int = 0
     """Cases of which a container was held to its promises."""
     seconds: float = 0.0
@@ -92,6 +94,7 @@ class Campaign:
         """Count one case and note its findings; those that are not known failures. ``mark``: the last case's."""
         self.cases += 1
         self.cells += outcome.cells
+        self.related += outcome.related
         self.containers += outcome.container
         self.unsupported.update(outcome.unsupported)
         if not outcome.ran:
@@ -135,6 +138,7 @@ class Campaign:
         cases = ran.done - (ran.failing is not None)
         self.cases += cases
         self.cells += ran.cells
+        self.related += ran.related
         self.containers += ran.containers
         self.unsupported.update(ran.unsupported)
         self.verdicts.update({Verdict.PASS: ran.passed, Verdict.UNSUPPORTED: cases - ran.passed})

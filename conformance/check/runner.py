@@ -46,6 +46,8 @@ class Outcome:
     """Steps that were run, refusals included."""
     cells: int = 0
     """Defined cells compared, of one pass."""
+    related: int = 0
+    """Fields of steps that were held to relations in place of being compared."""
     keys: set[str] = field(default_factory=set)
     """Flat keys compared."""
     shown: dict[int, frozenset[str]] = field(default_factory=dict)
@@ -171,6 +173,7 @@ def leave_out_what_was_not_built(outcome: Outcome, valid: Sequence[ValidStep]) -
     outcome.keys = {key for _, key in compared}
     outcome.shown = shown_by(outcome, valid, set(compared))
     outcome.cells = sum(want.compared() for want in compared.values())
+    outcome.related = sum(len(step.related) for step in valid) if outcome.ran and not outcome.findings else 0
 
 
 def shown_by(outcome: Outcome, valid: Sequence[ValidStep], compared: set[tuple[int, str]]) -> dict[int, frozenset[str]]:

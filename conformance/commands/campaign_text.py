@@ -55,6 +55,7 @@ def seen_in(campaign: Campaign) -> Seen:
 def summary(campaign: Campaign) -> str:
     """One line a campaign, and one for what the subject does not claim."""
     speed = f"{campaign.cases} cases in {campaign.seconds:.1f} s, {campaign.cells} cells compared"
+    speed += f", {campaign.related} fields held to relations" if campaign.related else ""
     line = f"{speed}: {verdict_counts(campaign)}"
     line += f"; containers: {campaign.containers} checked" if campaign.containers else ""
     if campaign.unsupported:

@@ -69,6 +69,7 @@ def run_files(run: Run, loaded: list[tuple[Path, Case]]) -> int:
         elif not outcome.findings:
             left = f"; not claimed: {outcome.left_out}" if outcome.left_out else ""
             compared = f"{outcome.steps} steps, {len(outcome.keys)} fields, {outcome.cells} cells"
+            compared += f", {outcome.related} fields held to relations" if outcome.related else ""
             container = "; container checked" if outcome.container else ""
             remark(f"PASS {path}: {refused_text(outcome, compared)}{container}{left}")
 

@@ -6,8 +6,10 @@ import importlib
 import pkgutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from threading import Lock
 from typing import Annotated
 
 import typer
@@ -15,19 +17,28 @@ import typer
 from inputmeta.conformance import engines, exits
 from inputmeta.conformance.cases.corpus import bundled_corpus
 from inputmeta.conformance.console import fail, say
-from inputmeta.conformance.engines import packages
+from inputmeta.conformance.engines import found, packages
 from inputmeta.conformance.engines.expectations import GROUPS, Expectation, expectations
-from inputmeta.conformance.engines.jobs import Job, Told, chosen, run_planted
+from inputmeta.conformance.engines.forks import Engine
+from inputmeta.conformance.engines.jobs import Job, Told, chosen, planted_job
 from inputmeta.conformance.engines.plants import Plant
 from inputmeta.conformance.subjects import SubjectError
 
-Task = Callable[[], Told]
-PLANT_SECONDS = 10.0
-"""Of a fuzz run on a planted fault, shrinking included."""
-BATCH_SECONDS = 60.0
-"""For a batch: Triton's interpreter takes its time for a long one."""
-LEAST_FUZZ = 15.0
-"""Seconds of fuzzing a subject that a run still starts with."""
+FUZZ_SECONDS = 60.0
+"""Of fuzzing a subject, if subjects or engines are named."""
+ALL_SECONDS = 240.0
+"""Of fuzzing, which all subjects share, if none is named: 60 each would take longer than the ten minutes there are."""
+COMPARED = 60
+"""Generated cases of a comparison."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Calls that are made one behind the other: those on one release, in its process; or a comparison."""
+
+    package: str
+    version: str | None
+    jobs: tuple[Job, ...]
 
 
 def plants() -> list[Plant]:
@@ -53,77 +64,139 @@ def fetched(names: Sequence[str]) -> Iterator[str]:
 def judged(expected: Expectation, seconds: float) -> Iterator[Job]:
     """The calls of one subject: corpus and generated cases; a wrong release is fuzzed alone, and fails its cases."""
     known = () if expected.known is None else ("--known-failures", str(expected.known))
-    subject = ("--subject", expected.subject, "--timeout", f"{BATCH_SECONDS:g}")
+    subject = ("--subject", expected.subject)
     fuzz = ("fuzz", *subject, "--seconds", f"{seconds:g}", "--seed", "15", *known)
     if expected.fails:
-        yield Job(f"{expected.subject}: fuzz, {expected.says}", fuzz, exits.DIFFERS, expected.fails)
+        yield Job(
+            f"{expected.subject}: fuzz, {expected.says}",
+            fuzz,
+            exits.DIFFERS,
+            expected.fails,
+            isolated=expected.isolated,
+        )
     else:
-        yield Job(f"{expected.subject}: check, passes", ("check", *subject, "--examples", "100", *known))
+        yield Job(f"{expected.subject}: corpus, passes", ("check", *subject, "--examples", "0", *known))
         yield Job(f"{expected.subject}: fuzz {seconds:g} s, passes", fuzz)
-    corpus = sorted(bundled_corpus().glob("*.json"))
     for beginning in expected.cases:
-        files = [str(file) for file in corpus if file.name.startswith(beginning)]
-        right = ("--subject", expected.subject.partition("==")[0], *subject[2:])
-        yield Job(f"{expected.subject}: {beginning}, fails", ("replay", *files, *subject), exits.DIFFERS, saves=False)
-        if right != subject:
-            yield Job(f"{right[1]}: {beginning}, passes", ("replay", *files, *right), saves=False)
+        yield Job(
+            f"{expected.subject}: {beginning}, fails",
+            ("replay", *files(beginning), *subject),
+            exits.DIFFERS,
+            saves=False,
+        )
 
 
-def tasks(names: Sequence[str], seconds: float, planted: bool) -> Iterator[Task]:
-    """All that is run, in its order."""
+def righted(name: str, version: str | None) -> Iterator[Job]:
+    """Cases that another release of a subject's engine has wrong, on the release that has them right."""
     for expected in expectations():
-        if chosen(names, expected.subject):
-            for job in judged(expected, seconds):
-                yield job.run
+        bare, _, other = expected.subject.partition("==")
+        if version is None and other and packages.PACKAGES[name].gives(bare):
+            for beginning in expected.cases:
+                words = ("replay", *files(beginning), "--subject", bare)
+                yield Job(f"{bare}: {beginning}, passes", words, saves=False)
+
+
+def files(beginning: str) -> list[str]:
+    """The files of the corpus whose names begin so."""
+    return [str(file) for file in sorted(bundled_corpus().glob("*.json")) if file.name.startswith(beginning)]
+
+
+def of_releases(names: Sequence[str], seconds: float, planted: Sequence[Plant]) -> Iterator[Unit]:
+    """The calls on each release."""
+    for package in packages.PACKAGES.values():
+        for version in (None, *package.versions[1:]):
+            meant = [each for each in expectations() if each.of(package, version) and chosen(names, each.subject)]
+            jobs = [job for expected in meant for job in judged(expected, seconds)]
+            jobs += [job for job in righted(package.name, version) if jobs]
+            if version is None:
+                jobs += [planted_job(p) for p in planted if package.gives(p.subject) and chosen(names, p.subject)]
+            if jobs:
+                yield Unit(package.name, version, tuple(jobs))
+
+
+def units(names: Sequence[str], seconds: float, planted: Sequence[Plant]) -> Iterator[Unit]:
+    """All that is run, what has most calls first."""
+    yield from sorted(of_releases(names, seconds, planted), key=lambda unit: -len(unit.jobs))
     for title, group in GROUPS.items():
         members = [subject for subject in group if chosen(names, subject)]
         if len(members) > 1:
             words = [word for subject in members for word in ("--subject", subject)]
-            yield Job(f"compare {title}: {', '.join(members)}", ("compare", *words, "--cases", "100")).run
-    for plant in plants() if planted else []:
-        if chosen(names, plant.subject):
-            yield lambda plant=plant: run_planted(plant, PLANT_SECONDS)  # type: ignore[misc]
+            name = f"compare {title}: {', '.join(members)}"
+            words = ["compare", *words, "--cases", str(COMPARED)]
+            yield Unit("torch", None, (Job(name, tuple(words), isolated=True),))
+
+
+def seconds_each(names: Sequence[str]) -> float:
+    """Of fuzzing a subject, if nothing is said of it."""
+    return FUZZ_SECONDS if names else round(ALL_SECONDS / len(expectations()))
+
+
+@dataclass
+class Report:
+    """What was told so far."""
+
+    begin: float
+    limit: float
+    made: list[tuple[Job, Told]]
+    left: int = 0
+
+    def run(self, unit: Unit, lock: Lock) -> None:
+        """The calls of a unit that can be begun in time; each is told when it has ended."""
+        with Engine(unit.package, unit.version) as engine:
+            for job in unit.jobs:
+                if time.monotonic() - self.begin > self.limit:
+                    with lock:
+                        self.left += 1
+                    continue
+                told = job.run(engine)
+                with lock:
+                    self.made.append((job, told))
+                    say(f"{'FAILED' if told.problem else 'ok':8}{told.seconds:8.1f}  {told.name}: {told.says}")
+                    if told.problem:
+                        say(f"{'':18}{told.problem}\n" + "".join(f"    {x}\n" for x in told.output.splitlines()[-25:]))
 
 
 def main(
     names: Annotated[list[str] | None, typer.Argument(metavar="NAME…", help="subjects or engines; all without")] = None,
-    seconds: Annotated[float, typer.Option(min=5, help="of fuzzing each subject")] = LEAST_FUZZ,
+    *,
+    seconds: Annotated[
+        float | None, typer.Option(min=5, help="of fuzzing each subject; 60 if one is named, or their share of 240")
+    ] = None,
     limit: Annotated[float, typer.Option(min=1, help="seconds after which nothing more is begun: the run fails")] = 540,
-    jobs: Annotated[int, typer.Option(min=1, help="calls at once")] = 2,
+    jobs: Annotated[int, typer.Option(min=1, help="engines at once")] = 2,
     planted: Annotated[bool, typer.Option("--plants/--no-plants", help="plant faults in the engines' sources")] = True,
+    record: Annotated[bool, typer.Option("--record", help="write PLANTS.md: when each fault was seen")] = False,
 ) -> None:
     """Hold public engines to what is expected of them: corpus, fuzzing, wrong releases, each other, planted faults.
 
-    Example: `python -m inputmeta.conformance.engines vllm-decode --seconds 60`
+    All of it ends within ten minutes on two cores. For that all subjects share 240 seconds of fuzzing; an engine or a
+    subject that is named gets 60 seconds for each of its subjects.
+
+    Example: `python -m inputmeta.conformance.engines vllm-decode`
     """
     begin = time.monotonic()
     names = names or []
-    if not any(chosen(names, each.subject) for each in expectations()):
-        raise fail(f"there is no engine or subject {names[0]!r}")
+    for name in names:
+        if not any(chosen([name], each.subject) for each in expectations()):
+            raise fail(f"there is no engine or subject {name!r}")
     failed = [f"fetch: {problem}" for problem in fetched(names)]
     for problem in failed:
         say(f"FAILED  {problem}")
     say(f"{'':8}{'seconds':>8}  what was expected, and what it gave")
-
-    def within(task: Task) -> Told | None:
-        return task() if time.monotonic() - begin < limit else None
-
-    left = 0
+    report, lock = Report(begin, limit, []), Lock()
+    each = seconds_each(names) if seconds is None else seconds
     with ThreadPoolExecutor(jobs) as pool:
-        futures: list[Future[Told | None]] = [pool.submit(within, task) for task in tasks(names, seconds, planted)]
-        for future in futures:
-            told = future.result()
-            if told is None:
-                left += 1
-                continue
-            say(f"{'FAILED' if told.problem else 'ok':8}{told.seconds:8.1f}  {told.name}: {told.says}")
-            if told.problem:
-                say(f"{'':18}{told.problem}\n" + "".join(f"    {line}\n" for line in told.output.splitlines()[:25]))
-                failed.append(told.name)
-    if left:
-        say(f"FAILED  time was up after {limit:g} s: {left} of {len(futures)} calls were not made")
-    say(f"{len(futures) - left} calls in {time.monotonic() - begin:.0f} s, {len(failed)} failed")
-    raise typer.Exit(exits.DIFFERS if failed or left else exits.CONFORMS)
+        for done in [pool.submit(report.run, unit, lock) for unit in units(names, each, plants() if planted else [])]:
+            done.result()
+    failed += [told.name for _, told in report.made if told.problem]
+    if record:
+        seen = [(job.plant, told) for job, told in report.made if job.plant is not None]
+        found.FILE.write_text(found.record(seen), encoding="utf-8")
+    if report.left:
+        all_of_them = len(report.made) + report.left
+        say(f"FAILED  time was up after {limit:g} s: {report.left} of {all_of_them} calls were not made")
+    say(f"{len(report.made)} calls in {time.monotonic() - begin:.0f} s, {len(failed)} failed")
+    raise typer.Exit(exits.DIFFERS if failed or report.left else exits.CONFORMS)
 
 
 if __name__ == "__main__":

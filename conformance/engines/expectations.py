@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from inputmeta.conformance.engines.packages import Package
 from inputmeta.conformance.subjects.entry_points import installed
 
 ENGINES = "inputmeta.conformance.engines."
@@ -25,6 +26,13 @@ class Expectation:
     """Formulas that it is known to have wrong, each of which has to show; none: it passes."""
     cases: tuple[str, ...] = ()
     """How the names of the corpus files begin that it has wrong, and that it has to fail."""
+    isolated: bool = False
+    """How it fails shows in workers of its own alone."""
+
+    def of(self, package: Package, version: str | None) -> bool:
+        """Whether it is about a release: the first pinned one without a version."""
+        bare, _, named = self.subject.partition("==")
+        return package.gives(bare) and (named or None) == version
 
     @property
     def says(self) -> str:
@@ -42,6 +50,12 @@ DIFFERENT: tuple[Expectation, ...] = (
     Expectation("fla-index", cases=("f-qidx-rows-behind-an-empty-sequence",)),
     Expectation("fla-index-refilled", fails=("F-POS",)),
     Expectation("verl-zigzag-thd", cases=("cp-padding-rows-of-a-first-block",)),
+    Expectation("vllm-draft", cases=("f-cdec-a-padding-row-behind-the-requests-of-a-captured-draft-step",)),
+    Expectation(
+        "vllm-decode-past-int32",
+        fails=("F-CDEC", "F-CAOFF"),
+        cases=("ovf-the-last-token-of-block-2-30-1-stores-a-compressed-token",),
+    ),
     Expectation(
         "transformers-ring==5.14.0",
         fails=("F-RING", "F-SWADEC", "F-SWAPLAN"),

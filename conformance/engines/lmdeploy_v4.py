@@ -29,8 +29,8 @@ MOST_ROWS, MOST_REQUESTS = 64, 32
 MOST_CELLS = 2**20
 """Of the table that is always built for ratio 128."""
 MOST_KEYS, MOST_KEY_CELLS = 2**13, 2**18
-"""A prompt's keys of a sequence, and cells of windows and compressed keys of all rows: about 60,000 of these a second in
-an interpreter, several times over if the processor is shared."""
+"""A prompt's keys of a sequence, and cells of windows and compressed keys of all rows: an interpreter does
+about 60,000 of these a second, fewer if the processor is shared."""
 FILES = (
     "lmdeploy.pytorch.backends.cuda.attention.v4",
     "lmdeploy.pytorch.kernels.cuda.v4_sparse_indices",

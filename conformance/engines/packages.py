@@ -48,6 +48,8 @@ class Package:
     """Endings of its own files that are kept; empty: all."""
     only: tuple[str, ...] = ()
     """Where its own files lie that are kept, as they begin; empty: all of them."""
+    ahead: tuple[str, ...] = ()
+    """Modules that take the most time to import and in which no fault is planted: ``ci/engines`` imports them once."""
     bundled: bool = False
     """It is not fetched: the environment's own release is judged, whichever it is."""
 
@@ -69,8 +71,9 @@ def _packages(*packages: Package) -> Mapping[str, Package]:
     return {package.name: package for package in packages}
 
 
+TRITON = ("torch", "triton.language")
 PACKAGES = _packages(
-    Package("torch", ("2.13.0",), bundled=True),
+    Package("torch", ("2.13.0",), ahead=("torch", "torch.distributed.tensor"), bundled=True),
     Package(
         "transformers",
         ("5.23.0", "5.16.1", "5.14.0"),
@@ -80,11 +83,26 @@ PACKAGES = _packages(
             "5.14.0": ("huggingface-hub==1.33.0", "tokenizers==0.22.2"),
         },
         given=("torch",),
+        ahead=("torch", "transformers", "transformers.masking_utils"),
     ),
-    Package("verl", ("0.9.1", "0.7.1"), given=("torch",), only=("verl/models/mcore/util.py",)),
+    Package(
+        "verl",
+        ("0.9.1", "0.7.1"),
+        given=("torch",),
+        ahead=("torch", "torch.nested._internal.ops"),
+        only=("verl/models/mcore/util.py",),
+    ),
     Package("tpu-inference", ("0.32.0",), prefix="tpu", only=("tpu_inference/runner/pcp_utils.py",)),
-    Package("fla-core", ("0.6.0",), prefix="fla", given=("torch",), only=("fla/utils/", "fla/ops/utils/")),
-    Package("xformers", ("0.0.35",), given=("torch",), only=("xformers/ops/fmha/attn_bias.py",)),
+    Package(
+        "fla-core", ("0.6.0",), prefix="fla", given=("torch",), ahead=("torch",), only=("fla/utils/", "fla/ops/utils/")
+    ),
+    Package(
+        "xformers",
+        ("0.0.35",),
+        given=("torch",),
+        ahead=("torch", "torch.nn.attention.bias"),
+        only=("xformers/ops/fmha/attn_bias.py",),
+    ),
     Package("triton", ("3.7.0",), keep=()),
     Package(
         "flashinfer-python",
@@ -92,17 +110,26 @@ PACKAGES = _packages(
         prefix="flashinfer",
         beside=("triton",),
         given=("torch",),
+        ahead=TRITON,
         only=("flashinfer/page.py", "flashinfer/triton/page.py"),
     ),
-    Package("vllm", ("0.33.0",), needs=VLLM, beside=("triton",), given=("torch",)),
+    Package(
+        "vllm",
+        ("0.33.0",),
+        needs=VLLM,
+        beside=("triton",),
+        given=("torch",),
+        ahead=(*TRITON, "transformers", "vllm", "vllm.config", "vllm.v1.attention.backends.utils"),
+    ),
     Package(
         "sglang",
         ("0.5.23",),
         beside=("triton",),
         given=("torch",),
+        ahead=TRITON,
         only=("sglang/kernels/ops/", "sglang/srt/layers/cp/", "sglang/srt/mem_cache/"),
     ),
-    Package("lmdeploy", ("0.18.0",), beside=("triton",), given=("torch",), only=("lmdeploy/pytorch/",)),
+    Package("lmdeploy", ("0.18.0",), beside=("triton",), given=("torch",), ahead=TRITON, only=("lmdeploy/pytorch/",)),
 )
 """Every engine, by the name of its distribution."""
 

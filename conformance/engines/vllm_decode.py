@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -93,15 +94,31 @@ class VllmDecode(Adapter):
         columns = max(num_blocks(config, sequence) for sequence in request.sequences)
         fields["block_tables"] = np.asarray(fields["block_tables"])[:, : max(1, columns)]
         if not has_idle_rows(request):
-            index, lengths = np.asarray(fields["kv_swa_index"]), np.asarray(fields.pop("kv_swa_index_len"))
-            fields["kv_swa_index_offset_len"] = np.stack([index[:, 0], lengths], axis=1)
-        if "kv_swa_index" not in request.expand:
-            fields.pop("kv_swa_index", None)
+            fields = with_offsets(request, fields)
         found: dict[str, Any] = translate(dialects_of(DIALECTS), request, fields)
         if has_idle_rows(request):
             found |= dict.fromkeys(("kv_swa_index_offset_len", "kv_swa_index"), IDLE)
             found |= {f"kv_ca_index_len.{ratio}": IDLE for ratio in config.dense_ratios}
         return found
+
+
+class PastInt32(VllmDecode):
+    """The same with blocks whose tokens' own slots are past int32, which a ratio above 1 allows.
+
+    It differs: block number times block size is an int32 product, and a token whose slot wraps below 0 counts as
+    padding to whatever is asked next. No cache that fits a device has such blocks.
+    """
+
+    subject = "vllm-decode-past-int32"
+    capabilities = replace(VllmDecode.capabilities, conditions=Conditions())
+
+
+def with_offsets(request: Request, fields: Raw) -> dict[str, np.ndarray | int | bool]:
+    """The fields of a decode window, out of its cells and their count; the cells themselves if they are asked for."""
+    index, lengths = np.asarray(fields["kv_swa_index"]), np.asarray(fields["kv_swa_index_len"])
+    left_out = {"kv_swa_index_len", *({"kv_swa_index"} - set(request.expand))}
+    offsets = {"kv_swa_index_offset_len": np.stack([index[:, 0], lengths], axis=1)}
+    return {key: value for key, value in fields.items() if key not in left_out} | offsets
 
 
 def has_idle_rows(request: Request) -> bool:
@@ -141,10 +158,10 @@ def input_ids(vllm: Vllm, request: Request, step: Step) -> np.ndarray:
     return host(step.buffers.input_ids[: step.rows])
 
 
-def window_fields(vllm: Vllm, request: Request, step: Step) -> dict[str, Any]:
-    """Of the window's metadata builder: counts, owners, validity, slots, and each row's keys in the paged window."""
+def window_builder(vllm: Vllm, request: Request, step: Step) -> Any:
+    """``DeepseekSparseSWAMetadataBuilder``, with buffers of the step's capacity."""
     window, rows = request.config.window_size, step.capacity
-    swa = builder(
+    return builder(
         vllm.modules.sparse_swa.DeepseekSparseSWAMetadataBuilder,
         decode_threshold=int(step.query_lens.max()),
         window_size=window,
@@ -158,8 +175,13 @@ def window_fields(vllm: Vllm, request: Request, step: Step) -> dict[str, Any]:
         is_valid_token=vllm.full((rows,), "bool", 1),
         decode_swa_indices=vllm.full((rows, 1, window), "int32"),
         decode_swa_lens=vllm.full((rows,), "int32"),
-        no_replay_start=vllm.full((len(step.states) + 1,), "int32", 0),
+        no_replay_start=vllm.full((len(step.query_lens) + 1,), "int32", 0),
     )
+
+
+def window_fields(vllm: Vllm, request: Request, step: Step) -> dict[str, Any]:
+    """Of the window's metadata builder: counts, owners, validity, slots, and each row's keys in the paged window."""
+    swa = window_builder(vllm, request, step)
     built = swa.build(0, common_metadata(vllm, step, 1, request.config.max_model_len))
     return {
         "num_reqs": built.num_decodes + built.num_prefills,

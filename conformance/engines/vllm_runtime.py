@@ -153,7 +153,7 @@ def prepared(vllm: Vllm, request: Request) -> Step:
     vllm.modules.input_batch.prepare_pos_seq_lens(
         idx_mapping, query_start_loc, computed, buffers.positions, buffers.seq_lens
     )
-    tables, page = block_tables(vllm, request, states, rows + SPARE_ROWS)
+    tables, page = block_tables(vllm, request, states, count + 2, rows + SPARE_ROWS)
     gathered = tables.gather_block_tables(idx_mapping, count)
     idle = np.array([sequence.is_placeholder for sequence in request.sequences])
     tables.slot_mappings.fill_(POISON)
@@ -174,8 +174,8 @@ def prepared(vllm: Vllm, request: Request) -> Step:
     )
 
 
-def block_tables(vllm: Vllm, request: Request, states: np.ndarray, rows: int) -> tuple[Any, int]:
-    """``BlockTables`` with the blocks of every request written, and the tokens of a window's page.
+def block_tables(vllm: Vllm, request: Request, states: np.ndarray, requests: int, rows: int) -> tuple[Any, int]:
+    """``BlockTables`` for so many requests and rows, those of the batch written, and the tokens of a window's page.
 
     A page of a window that no row of the step can see is block 0, as freed ones are.
     """
@@ -193,9 +193,9 @@ def block_tables(vllm: Vllm, request: Request, states: np.ndarray, rows: int) ->
             raise Unsupported("a window's page of the cyclic table leaves int32")
         windows.append(ids)
     widths = [max(1, *map(len, each)) for each in (blocks, windows)]
-    if sum(widths) * (len(states) + 2) > MOST_TABLE_CELLS:
+    if sum(widths) * requests > MOST_TABLE_CELLS:
         raise Unsupported(f"block tables of more than {MOST_TABLE_CELLS} cells")
-    tables = vllm.modules.block_table.BlockTables([config.block_size, page], len(states) + 2, rows, widths, vllm.device)
+    tables = vllm.modules.block_table.BlockTables([config.block_size, page], requests, rows, widths, vllm.device)
     for table in (*tables.block_tables, *tables.input_block_tables):
         getattr(table, "gpu", table).fill_(POISON)
     for state, plain, cyclic in zip(states, blocks, windows, strict=True):

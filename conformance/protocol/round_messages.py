@@ -45,6 +45,7 @@ class RanCases(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=
     done: int
     passed: int = 0
     cells: int = 0
+    related: int = 0
     containers: int = 0
     unsupported: dict[str, int] = {}
     """Cases by what the subject does not claim of them."""

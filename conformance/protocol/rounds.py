@@ -59,7 +59,7 @@ class Tally:
     """Counts of the cases that show nothing."""
 
     def __init__(self) -> None:
-        self.passed = self.cells = self.containers = 0
+        self.passed = self.cells = self.related = self.containers = 0
         self.unsupported: Counter[str] = Counter()
         self.visited: Counter[str] = Counter()
 
@@ -67,6 +67,7 @@ class Tally:
         """Count one."""
         self.passed += outcome.ran
         self.cells += outcome.cells
+        self.related += outcome.related
         self.containers += outcome.container
         self.unsupported.update(outcome.unsupported)
         self.visited.update(visited)
@@ -77,6 +78,7 @@ class Tally:
             done=done,
             passed=self.passed,
             cells=self.cells,
+            related=self.related,
             containers=self.containers,
             unsupported=dict(self.unsupported),
             visited=dict(self.visited),

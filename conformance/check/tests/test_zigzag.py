@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from inputmeta import oracle
+from inputmeta.conformance.cases.model import SCHEMA, Case, case_config, case_sequences
 from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.check.compare import compare_fields
 from inputmeta.conformance.check.relations import RelationError
-from inputmeta.conformance.check.runner import ValidStep, contradictions, wanted_fields
+from inputmeta.conformance.check.runner import ValidStep, contradictions, run_case, wanted_fields
 from inputmeta.conformance.check.verdicts import Finding
-from inputmeta.conformance.check.zigzag import flavour_is_kept, spread_holds
+from inputmeta.conformance.check.zigzag import flavour_is_kept, held_to_relations, spread_holds
 from inputmeta.conformance.dialects import BALANCED, CEIL, ROUND_ROBIN, Flavour, rank_rows, reverse_of
 from inputmeta.conformance.dialects.flavours import FLAVOURS as FLAVOURS_BY_DIALECT
 from inputmeta.conformance.subjects.base import Result
@@ -130,6 +131,17 @@ def test_what_relations_hold_is_not_said_to_be_left_out() -> None:
     able = subject.capabilities
     subject.capabilities = dataclasses.replace(able, fields=able.fields - {"mirror_cp_index"})
     assert {"mirror_cp_index", "positions", "ke"} <= wanted_fields(request, subject)[1]
+
+
+def test_fields_that_relations_hold_are_counted() -> None:
+    case = Case(schema=SCHEMA, path="prompt", config=case_config(CONFIG), steps=(case_sequences(CHUNKS),))
+    subject = Flavoured(BALANCED, "zigzag-balanced")
+    outcome = run_case(case, subject, containers=False)
+    held = held_to_relations(subject.capabilities, Request("prompt", CONFIG, CHUNKS))
+    assert (outcome.findings, outcome.related) == ([], len(held))
+    assert held
+    assert run_case(case, OracleSubject(), containers=False).related == 0
+    assert run_case(case, Flavoured(BALANCED, "zigzag-round-robin"), containers=False).related == 0
 
 
 def test_the_oracle_keeps_the_specifications_flavour_and_no_other() -> None:

@@ -7,8 +7,10 @@ from typer.testing import CliRunner
 
 from inputmeta.conformance import exits
 from inputmeta.conformance.engines import __main__ as driver
+from inputmeta.conformance.engines import found
 from inputmeta.conformance.engines.expectations import Expectation, expectations
-from inputmeta.conformance.engines.jobs import Job, chosen, run_planted
+from inputmeta.conformance.engines.forks import LATE, Asked, Engine
+from inputmeta.conformance.engines.jobs import Job, chosen, planted_job
 from inputmeta.conformance.engines.plants import Plant
 from inputmeta.conformance.engines.plants_torch import FILE
 
@@ -37,7 +39,7 @@ def test_an_outcome_other_than_expected_is_a_problem(wanted, formulas, code, out
     told = Job("a call", ("fuzz",), wanted, formulas).told(code, output, 1.0)
     assert told.problem == problem
     if output == DIFFERS:
-        assert told.says == "308 cases; F-RING MISMATCH CRASH"
+        assert told.says == "308 cases in 1.7 s; F-RING MISMATCH CRASH"
 
 
 @pytest.mark.parametrize(
@@ -57,11 +59,26 @@ def test_subjects_are_chosen_by_name_and_by_engine(names, subject, meant) -> Non
 
 def test_a_wrong_release_fails_its_cases_and_the_right_one_passes_them() -> None:
     wrong = next(each for each in expectations() if each.subject == "verl-zigzag==0.7.1")
-    fuzz, fails, passes = driver.judged(wrong, 5)
+    fuzz, fails = driver.judged(wrong, 5)
+    passes = next(iter(driver.righted("verl", None)))
     assert (fuzz.code, fuzz.formulas) == (exits.DIFFERS, ("CRASH",))
-    assert (fails.code, fails.words[-3]) == (exits.DIFFERS, "verl-zigzag==0.7.1")
-    assert (passes.code, passes.words[-3]) == (exits.CONFORMS, "verl-zigzag")
-    assert fails.words[:-3] == passes.words[:-3]
+    assert (fails.code, fails.words[-1]) == (exits.DIFFERS, "verl-zigzag==0.7.1")
+    assert (passes.code, passes.words[-1]) == (exits.CONFORMS, "verl-zigzag")
+    assert fails.words[:-1] == passes.words[:-1]
+    assert list(driver.righted("verl", "0.7.1")) == []
+
+
+def test_every_subject_is_judged_in_the_process_of_its_release() -> None:
+    """And each planted fault once."""
+    units = list(driver.units([], 5, driver.plants()))
+    names = [job.name for unit in units for job in unit.jobs]
+    assert len(set(names)) == len(names)
+    for each in expectations():
+        bare, _, version = each.subject.partition("==")
+        mine = [unit for unit in units if any(job.name.startswith(f"{each.subject}: ") for job in unit.jobs)]
+        assert [unit.version for unit in mine] == [version or None]
+        assert driver.packages.PACKAGES[mine[0].package].gives(bare)
+    assert sum(job.plant is not None for unit in units for job in unit.jobs) == len(driver.plants())
 
 
 def test_known_failures_go_with_what_passes() -> None:
@@ -83,11 +100,46 @@ def test_what_is_not_done_in_time_fails_and_an_unknown_name_is_one_line() -> Non
 
 @pytest.mark.slow
 def test_a_fault_planted_in_torch_shows_and_one_that_changes_nothing_does_not() -> None:
-    fault = Plant(
-        "no-restore", "torch-zigzag-headtail", FILE, "torch.argsort(all_indices_tensor)", "all_indices_tensor"
+    with Engine("torch") as engine:
+
+        def problem(old: str, new: str, file: str = FILE) -> str:
+            told = planted_job(Plant("a-fault", "torch-zigzag-headtail", file, old, new)).run(engine)
+            return told.problem or told.says.partition("; ")[2]
+
+        assert problem("torch.argsort(all_indices_tensor)", "all_indices_tensor") == "F-REVERSE MISMATCH"
+        assert problem("chunk_size = seq_length //", "chunk_size = seq_length  //") == "exit code 0, want 1"
+        ended = engine.ask(Asked(plant=Plant("nowhere", "torch-zigzag-headtail", FILE, "no such text", "")))
+        assert (ended.code, "has no 'no such text'" in ended.output) == (exits.TOOL_FAILED, True)
+        ended = engine.ask(Asked(plant=Plant("late", "torch-zigzag-headtail", "torch/__init__.py", "import", "")))
+        assert "torch/__init__.py: is imported already, and no fault in it would be seen" in ended.output
+        late = engine.ask(Asked(("fuzz", "--subject", "torch-zigzag", "--in-process", "--seconds", "60"), seconds=0.5))
+        assert late.code == LATE
+        ended = engine.ask(Asked(("check", "--subject", "torch-zigzag", "--in-process", "--examples", "0")))
+        assert (ended.code, "0 failed" in ended.output) == (exits.CONFORMS, True)
+
+
+def test_an_engine_that_is_not_here_is_said_and_not_waited_for(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv(driver.packages.FOLDER_VARIABLE, str(tmp_path))
+    with Engine("verl") as engine:
+        ended = engine.ask(Asked(("check",)))
+    assert (ended.code, ended.output) == (
+        exits.TOOL_FAILED,
+        "inputmeta: verl 0.9.1 is not here: inputmeta engines fetch verl==0.9.1\n",
     )
-    assert run_planted(fault, 6).problem == ""
-    none = Plant("nothing", "torch-zigzag-headtail", FILE, "chunk_size = seq_length //", "chunk_size = seq_length  //")
-    assert run_planted(none, 6).problem == "exit code 0, want 1"
-    nowhere = Plant("nowhere", "torch-zigzag-headtail", FILE, "no such text", "")
-    assert "has no 'no such text'" in run_planted(nowhere, 6).problem
+
+
+def test_the_record_counts_what_was_seen() -> None:
+    plant = Plant("a-fault", "torch-zigzag", FILE, "a", "b")
+    told = planted_job(plant).told(exits.DIFFERS, "12 cases in 0.5 s\nMISMATCH: wrong\n  formula  F-ZIGZAG\n", 1.0)
+    unseen = planted_job(plant).told(exits.CONFORMS, "500 cases in 9.5 s\n", 10.0)
+    lines = found.record([(plant, told), (plant, unseen)]).splitlines()
+    assert f"| torch-zigzag | a-fault | `{FILE}` | 12 | 0.5 | F-ZIGZAG MISMATCH |" in lines
+    assert f"| torch-zigzag | a-fault | `{FILE}` | not seen |  |  |" in lines
+    assert lines[-1] == "1 of 2 seen."
+
+
+def test_the_record_has_every_fault_as_seen() -> None:
+    """Written by ``ci/engines --record``."""
+    rows = [line.split(" | ")[:4] for line in found.FILE.read_text(encoding="utf-8").splitlines()]
+    told = {(row[0].removeprefix("| "), row[1]) for row in rows if len(row) == 4 and row[3].isdigit()}
+    assert {(plant.subject, plant.name) for plant in driver.plants()} == told
