@@ -26,6 +26,7 @@ FLOORS = (
     ("check",),
     ("subjects", "generate"),
     ("reference", "dialects"),
+    ("capture",),
     ("cases",),
     ("console", "exits", "interrupts", "version"),
 )
