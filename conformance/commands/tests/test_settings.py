@@ -28,7 +28,7 @@ def run(*arguments: object) -> Result:
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
-@pytest.mark.usefixtures("short_shrink", "few_replays")
+@pytest.mark.slow
 def test_they_are_the_defaults_of_the_commands(repo: Path) -> None:
     (repo / "inputmeta.toml").write_text(
         'subject = "mutant:F-POS.one-late"\nsave-dir = "made"\nvalid-only = true\n'
