@@ -56,7 +56,7 @@ class ZosTarget {
     const ZosConstants constants(view, Ratios(view), columns);
     first_.metadata = metadata_of(view, constants.params, fields);
     tables_ = {.columns = columns, .out = address_from<int32_t>(item(fields, "block_tables")[0])};
-    window_ = {.kind = cuda::Wide::window, .columns = view.window_size, .out = address_or_null(expansions, "kv_swa_index")};
+    window_ = {.kind = cuda::WideField::window, .columns = view.window_size, .out = address_or_null(expansions, "kv_swa_index")};
     for (const ZosBucket& bucket : constants.buckets) buckets_.push_back({bucket, dense_of(view, bucket, expansions)});
   }
 
@@ -131,7 +131,7 @@ class ZosTarget {
     if (bucket.dense < 0) return {};
     const int64_t ratio = Ratios(config).dense[static_cast<size_t>(bucket.dense)].value();
     const std::string name = std::to_string(ratio);
-    return {.kind = cuda::Wide::dense,
+    return {.kind = cuda::WideField::dense,
             .columns = dense_index_width(config.max_model_len, ratio),
             .out = address_or_null(expansions, "kv_ca_index." + name),
             .lens = address_or_null(expansions, "kv_ca_index_len." + name),

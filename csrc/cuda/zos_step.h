@@ -21,7 +21,7 @@ struct ZosStepArgs {
   ZosMetadata metadata;
   ZosWide wides[kWidesAtOnce];
 
-  bool has_expansions() const { return wides_count > (wides[0].kind == Wide::tables ? 1 : 0); }
+  bool has_expansions() const { return wides_count > (wides[0].kind == WideField::tables ? 1 : 0); }
   uint32_t blocks() const {
     uint32_t count = metadata_blocks;
     for (uint32_t k = 0; k < wides_count; ++k) count += wides[k].blocks;
@@ -66,7 +66,7 @@ INPUTMETA_ANYWHERE inline void zos_step_thread(const ZosStepArgs& args, uint32_t
   }
   const ZosWide& wide = args.wides[k];
   const ZosSequences& sequences = zos_wide_sequences(args);
-  if (!kExpands || wide.kind == Wide::tables) {
+  if (!kExpands || wide.kind == WideField::tables) {
     wide.is_vector ? zos_tables_thread<Cells4>(wide, sequences, block, thread)
                    : zos_tables_thread<int32_t>(wide, sequences, block, thread);
     return;

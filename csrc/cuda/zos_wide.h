@@ -20,10 +20,10 @@ namespace inputmeta::cuda {
 inline constexpr uint32_t kStepThreads = 128;
 inline constexpr uint32_t kWideLoads = 2;  ///< units of a thread that are on their way at once
 
-enum class Wide : uint8_t { tables, window, dense };
+enum class WideField : uint8_t { tables, window, dense };
 
 struct ZosWide {
-  Wide kind = Wide::tables;
+  WideField kind = WideField::tables;
   bool is_vector = false;          ///< four cells a store
   uint32_t blocks = 0;
   uint32_t lanes_log2 = 0;         ///< threads side by side in a row
@@ -270,7 +270,7 @@ INPUTMETA_ANYWHERE void zos_expand_thread(const ZosWide& wide, const ZosSequence
                                           bool has_tail, uint32_t block, uint32_t thread) {
   const ZosWidePart part = zos_wide_part(wide, block, thread);
   if (part.index < sequences.inputs.num_reqs) {
-    if (wide.kind == Wide::window) {
+    if (wide.kind == WideField::window) {
       zos_write_window<Unit>(wide, sequences, params, part);
     } else {
       zos_write_dense<Unit>(wide, sequences, part);

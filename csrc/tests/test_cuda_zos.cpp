@@ -144,7 +144,7 @@ void emulate_step(const Step& step, int64_t columns, int64_t longest, int64_t li
   ZosStepArgs args = step_args(step, constants, out);
   if (step.total_q > 0) args.add({.columns = columns, .out = out.tables});
   if (out.window != nullptr) {
-    args.add({.kind = Wide::window, .columns = step.config.window_size, .out = out.window});
+    args.add({.kind = WideField::window, .columns = step.config.window_size, .out = out.window});
   }
   for (size_t first = 0; first < constants.buckets.size(); first += kRatiosAtOnce) {
     for (size_t k = first; k < std::min(first + kRatiosAtOnce, constants.buckets.size()); ++k) {
@@ -152,7 +152,7 @@ void emulate_step(const Step& step, int64_t columns, int64_t longest, int64_t li
       args.metadata.buckets[args.metadata.buckets_count++] = bucket;
       if (out.window == nullptr || bucket.dense < 0) continue;
       const Outputs::Dense& dense = out.dense[static_cast<size_t>(bucket.dense)];
-      args.add({.kind = Wide::dense, .columns = dense.width, .out = dense.index, .lens = dense.lens, .ratio = bucket.ratio});
+      args.add({.kind = WideField::dense, .columns = dense.width, .out = dense.index, .lens = dense.lens, .ratio = bucket.ratio});
     }
     emulate_launch(args, longest, limit);
     args.metadata.has_rows_item = false;
@@ -247,6 +247,7 @@ TEST(a_step_without_rows_has_its_neutral_row) {
   Config config = simple_config();
   config.pad_token = 11;
   config.max_ngram_size = 2;
+  config.max_model_len = 100;
   check_step(Step(config, std::vector<Shape>(3, {.seqlen_q = 0, .seqlen_k = 5})));
   check_step(Step(config, {}));
   check_step(Step(config, std::vector<Shape>(3, {.seqlen_q = 0, .seqlen_k = 5})), {.has_expansions = true});
@@ -270,6 +271,7 @@ TEST(more_ratios_than_one_launch_takes) {
 TEST(a_grid_that_is_too_small_grows_the_tiles) {
   Config config = simple_config();
   config.block_size = 4;
+  config.max_model_len = 9001;
   const Step step(config, std::vector<Shape>(5, {.seqlen_q = 2, .seqlen_k = 9001}));
   check_step(step, {.limit = 12});
   check_step(step, {.more_columns = 1, .limit = 14});
@@ -379,6 +381,7 @@ TEST(a_shorter_step_is_that_of_the_host) {
 TEST(rows_past_the_shorter_sum_are_neutral) {
   Config config = simple_config();
   config.max_ngram_size = 2;
+  config.max_model_len = 100;
   config.pad_token = 11;
   config.force_load_balance = true;
   Step step(config, std::vector<Shape>(3, {.seqlen_q = 3, .seqlen_k = 9, .state_id = 4}));
