@@ -42,8 +42,8 @@ class ZosBuffers(Mapping[str, torch.Tensor]):
         expansions: Collection[str] = (),
     ) -> None:
         """Raises OutError (P-OUT) unless `out` has every tensor that ZOS decode writes, as `get_or_create` and
-        `get_or_create_stacked` want it, and those of `expansions`; Int32Error (P-INT32) when not even one row of its columns is within F-LIMIT;
-        RuntimeError when there is no GPU.
+        `get_or_create_stacked` want it, and those of `expansions`; Int32Error (P-INT32) when not even one row of its
+        columns is within F-LIMIT; RuntimeError when there is no GPU.
         """
         self._bind(out, config, device_from(device), (1, 1, table_columns(out) or 1), expansions)
 
