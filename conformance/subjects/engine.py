@@ -131,7 +131,7 @@ class EngineSubject:
     def decode_zos(
         self, request: Request, sequences: list[engine.SequenceMetadata], config: engine.MetadataConfig, out: Buffers
     ) -> engine.InputMetadataV4:
-        """A ZOS decode step with its expansions; its tokens gathered (F-GATHER) and its rows fewer (F-VARLEN) as asked."""
+        """A ZOS decode step with its expansions; tokens gathered (F-GATHER), rows fewer (F-VARLEN) as asked."""
         inputs = engine.prepare_decode_zos_inputs(sequences, config)
         if out is not None or request.gather is not None:
             inputs = inputs.to(self.device)  # else the next call sends the step over
