@@ -26,8 +26,6 @@ class Expectation:
     """Formulas that it is known to have wrong, each of which has to show; none: it passes."""
     cases: tuple[str, ...] = ()
     """How the names of the corpus files begin that it has wrong, and that it has to fail."""
-    isolated: bool = False
-    """How it fails shows in workers of its own alone."""
 
     def of(self, package: Package, version: str | None) -> bool:
         """Whether it is about a release: the first pinned one without a version."""
@@ -76,7 +74,7 @@ DIFFERENT: tuple[Expectation, ...] = (
 GROUPS = {
     "sglang-decode": ("sglang-decode", "sglang-decode-torch"),
     "sglang-prompt": ("sglang-prompt", "sglang-prompt-torch"),
-    "zigzag": ("torch-zigzag", "torch-zigzag-headtail", "verl-zigzag", "tpu-pcp"),
+    "zigzag": ("torch-zigzag", "torch-zigzag-headtail", "verl-zigzag", "tpu-pcp", "megatron-zigzag"),
     "windows and keys of decode": ("vllm-decode", "sglang-decode-torch", "lmdeploy-decode", "transformers-ring"),
     "cu_seqlens and positions": ("transformers-steps", "xformers-masks"),
 }

@@ -94,6 +94,8 @@ class Engine:
             line = self.process.stdout.readline()
         if line:
             return msgspec.json.decode(line, type=Ended)
+        with suppress(subprocess.TimeoutExpired):  # its last words come behind the end of its answers
+            self.process.wait(POLL_SECONDS * 500)
         self.errors.seek(0)
         return Ended(exits.TOOL_FAILED, self.errors.read().decode(errors="replace")[-3000:], 0.0)
 

@@ -18,7 +18,7 @@ from inputmeta.conformance.engines.plants import Plant
 MOST_SECONDS = 300.0
 """Of one call; it is ended then, and has failed."""
 COMMAND = "from inputmeta.conformance.commands.main import main; main()"
-CASES = re.compile(r"(\d[\d,]* cases in [\d.]+ s)")
+CASES = re.compile(r"(\d[\d,]* (?:passed|cases in [\d.]+ s|cases, \d+ answers))")
 FORMULA = re.compile(r"^  formula  (\S+)", re.MULTILINE)
 SIGNED = re.compile(r"^(?!PASS|UNSUPPORTED|KNOWN)([A-Z_]+): ", re.MULTILINE)
 
@@ -50,7 +50,7 @@ class Job:
     plant: Plant | None = None
     """A fault in the engine's sources; without words it is looked for in generated cases."""
     isolated: bool = False
-    """In processes of its own: it compares engines, or how a worker dies matters."""
+    """In processes of its own: it compares engines."""
 
     def run(self, engine: Engine) -> Told:
         """The call, a fork of the engine's process unless it is isolated; ended after :data:`MOST_SECONDS`."""

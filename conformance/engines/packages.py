@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import Distribution
 from pathlib import Path
@@ -50,6 +50,8 @@ class Package:
     """Where its own files lie that are kept, as they begin; empty: all of them."""
     ahead: tuple[str, ...] = ()
     """Modules that take the most time to import and in which no fault is planted: ``ci/engines`` imports them once."""
+    any_python: bool = False
+    """What is kept of it runs on interpreters that the distribution as a whole does not admit."""
     bundled: bool = False
     """It is not fetched: the environment's own release is judged, whichever it is."""
 
@@ -91,6 +93,15 @@ PACKAGES = _packages(
         given=("torch",),
         ahead=("torch", "torch.nested._internal.ops"),
         only=("verl/models/mcore/util.py",),
+    ),
+    Package(
+        "megatron-core",
+        ("0.19.2",),
+        prefix="megatron",
+        given=("torch",),
+        ahead=("torch",),
+        any_python=True,
+        only=("megatron/core/transformer/experimental_attention_variant/dsa_layout.py",),
     ),
     Package("tpu-inference", ("0.32.0",), prefix="tpu", only=("tpu_inference/runner/pcp_utils.py",)),
     Package(
@@ -247,7 +258,8 @@ def unpack(package: Package, version: str, target: Path, said: Callable[[str], N
     temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     try:
         temporary.chmod(0o755)
-        install([f"{package.name}=={version}", *package.needs_of(version)], temporary, said)
+        options = ("--ignore-requires-python",) * package.any_python
+        install([f"{package.name}=={version}", *package.needs_of(version)], temporary, said, options)
         prune(package, temporary)
         if not target.is_dir():  # another fetch may have been faster
             temporary.rename(target)
@@ -255,10 +267,11 @@ def unpack(package: Package, version: str, target: Path, said: Callable[[str], N
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def install(requirements: list[str], target: Path, said: Callable[[str], None]) -> None:
+def install(requirements: list[str], target: Path, said: Callable[[str], None], options: Sequence[str] = ()) -> None:
     """Have pip unpack these releases, and nothing else, into a folder. Raises SubjectError with pip's last error."""
     argv = [sys.executable, "-m", "pip", "install", "--no-deps", "--no-compile", "--disable-pip-version-check"]
-    argv += ["--no-input", "--progress-bar=off", "--root-user-action=ignore", "--target", str(target), *requirements]
+    argv += ["--no-input", "--progress-bar=off", "--root-user-action=ignore", "--target", str(target)]
+    argv += [*options, *requirements]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as pip:
         try:
             lines = []

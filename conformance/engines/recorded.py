@@ -26,7 +26,8 @@ from inputmeta.conformance.subjects.entry_points import entry_point
 from inputmeta.conformance.subjects.loading import load_subject
 
 FOLDER = Path(__file__).parent / "recorded"
-MOST_BATCHES = 12
+MOST_BATCHES, PLAIN_BATCHES = 12, 8
+"""That are recorded; so many of them whatever they hold, the others for a field that none before them has."""
 MOST_CELLS = 4000
 """Cells of all arrays of a batch that is recorded."""
 MOST_BYTES = 6000
@@ -105,6 +106,13 @@ def findings(adapter: type[Adapter], request: Request, raw: Raw) -> list[Finding
     return compare_fields(wanted, built)
 
 
+def fields_in(adapter: type[Adapter], request: Request, raw: Raw) -> set[str]:
+    """Declared names of the fields that a recorded batch has, as the oracle has them too."""
+    found = adapter.translated(request, raw)
+    built = {key for key in request.expected() if key in found and not isinstance(found[key], Unsupported)}
+    return {key.partition(".")[0] for key in built}
+
+
 def candidates(adapter: Adapter) -> Iterator[Case]:
     """Cases of one step that the adapter may build: generated ones and the corpus's, in turn."""
     profile = profile_for(adapter, sorted(adapter.capabilities.paths))
@@ -117,9 +125,10 @@ def candidates(adapter: Adapter) -> Iterator[Case]:
 def record(adapter: Adapter) -> Recording:
     """What an engine gives for the first batches that it builds and the specification agrees to."""
     batches: list[Batch] = []
+    missing = set(adapter.capabilities.fields)
     for case in candidates(adapter):
         request = step_request(case, 0, in_place=False)
-        if len(batches) == MOST_BATCHES:
+        if len(batches) == MOST_BATCHES or (len(batches) >= PLAIN_BATCHES and not missing):
             break
         if adapter.capabilities.lacks(request) is not None or request.violations():
             continue
@@ -131,7 +140,11 @@ def record(adapter: Adapter) -> Recording:
         if 0 < cells <= MOST_CELLS and not findings(type(adapter), request, raw):
             bare = msgspec.structs.replace(case, expected=())
             batch = Batch(bare, {name: kept(value) for name, value in raw.items()})
-            batches += [batch] if len(msgspec.json.encode(batch)) <= MOST_BYTES else []
+            shown = fields_in(type(adapter), request, raw)
+            wanted = len(batches) < PLAIN_BATCHES or not missing.isdisjoint(shown)
+            if wanted and len(msgspec.json.encode(batch)) <= MOST_BYTES:
+                batches.append(batch)
+                missing -= shown
     return Recording(adapter.subject, adapter.package, adapter.version, batches)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from typer.testing import CliRunner
 
@@ -132,10 +134,13 @@ def test_the_record_counts_what_was_seen() -> None:
     plant = Plant("a-fault", "torch-zigzag", FILE, "a", "b")
     told = planted_job(plant).told(exits.DIFFERS, "12 cases in 0.5 s\nMISMATCH: wrong\n  formula  F-ZIGZAG\n", 1.0)
     unseen = planted_job(plant).told(exits.CONFORMS, "500 cases in 9.5 s\n", 10.0)
-    lines = found.record([(plant, told), (plant, unseen)]).splitlines()
+    text = found.record([(plant, unseen)])
+    assert f"| torch-zigzag | a-fault | `{FILE}` | not seen |  |  |" in text.splitlines()
+    other = dataclasses.replace(plant, name="another")
+    lines = found.record([(other, unseen), (plant, told)], text).splitlines()
     assert f"| torch-zigzag | a-fault | `{FILE}` | 12 | 0.5 | F-ZIGZAG MISMATCH |" in lines
-    assert f"| torch-zigzag | a-fault | `{FILE}` | not seen |  |  |" in lines
     assert lines[-1] == "1 of 2 seen."
+    assert found.record([], "\n".join(lines)).splitlines() == lines
 
 
 def test_the_record_has_every_fault_as_seen() -> None:

@@ -35,10 +35,13 @@ def test_a_translation_gives_what_the_specification_wants(file) -> None:
     adapter = recorded.adapter_of(recording.subject)
     assert (adapter.subject, adapter.package) == (recording.subject, recording.package)
     assert recording.batches
+    shown = set()
     for batch in recording.batches:
         request = step_request(batch.case, 0, in_place=False)
         assert adapter.capabilities.lacks(request) is None
         assert recorded.findings(adapter, request, recorded.raw_of(batch)) == []
+        shown |= recorded.fields_in(adapter, request, recorded.raw_of(batch))
+    assert adapter.capabilities.fields <= shown
 
 
 @pytest.mark.parametrize("file", RECORDINGS, ids=lambda file: file.stem)
