@@ -6,9 +6,10 @@ import importlib
 import pkgutil
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Lock
 from typing import Annotated
 
@@ -21,6 +22,7 @@ from inputmeta.conformance.engines import found, packages
 from inputmeta.conformance.engines.expectations import GROUPS, Expectation, expectations
 from inputmeta.conformance.engines.forks import Engine
 from inputmeta.conformance.engines.jobs import Job, Told, chosen, planted_job
+from inputmeta.conformance.engines.packages import Package
 from inputmeta.conformance.engines.plants import Plant
 from inputmeta.conformance.subjects import SubjectError
 
@@ -39,6 +41,14 @@ class Unit:
     package: str
     version: str | None
     jobs: tuple[Job, ...]
+    compared: tuple[str, ...] = ()
+    """Subjects that are compared."""
+
+    @property
+    def releases(self) -> list[tuple[Package, str | None]]:
+        """What has to be here."""
+        others = [each for each in packages.PACKAGES.values() if any(map(each.gives, self.compared))]
+        return [(packages.PACKAGES[self.package], self.version), *((each, None) for each in others)]
 
 
 def plants() -> list[Plant]:
@@ -48,17 +58,16 @@ def plants() -> list[Plant]:
     return [plant for module in modules for plant in module.PLANTS]
 
 
-def fetched(names: Sequence[str]) -> Iterator[str]:
-    """Get every release that is meant; what went wrong, a line each."""
-    for subject in {each.subject: None for each in expectations() if chosen(names, each.subject)}:
-        bare, _, version = subject.partition("==")
-        package = next(each for each in packages.PACKAGES.values() if each.gives(bare))
-        if package.bundled:
-            continue
-        try:
-            packages.fetch(package.name, version or None)
-        except (SubjectError, OSError) as error:
-            yield str(error)
+def fetch(package: Package, version: str | None, locks: Mapping[str, Lock]) -> str:
+    """Get a release, and what lies beside it, each once at a time; what went wrong, empty if nothing did."""
+    try:
+        for other in () if package.bundled else (*map(packages.package_of, package.beside), package):
+            which = version if other is package else None
+            with locks[f"{other.name}=={which}"]:
+                packages.fetch(other.name, which)
+    except (SubjectError, OSError) as error:
+        return f"fetch: {error}"
+    return ""
 
 
 def judged(expected: Expectation, seconds: float) -> Iterator[Job]:
@@ -118,7 +127,7 @@ def units(names: Sequence[str], seconds: float, planted: Sequence[Plant]) -> Ite
             words = [word for subject in members for word in ("--subject", subject)]
             name = f"compare {title}: {', '.join(members)}"
             words = ["compare", *words, "--cases", str(COMPARED)]
-            yield Unit("torch", None, (Job(name, tuple(words), isolated=True),))
+            yield Unit("torch", None, (Job(name, tuple(words), isolated=True),), tuple(members))
 
 
 def seconds_each(names: Sequence[str]) -> float:
@@ -132,11 +141,17 @@ class Report:
 
     begin: float
     limit: float
-    made: list[tuple[Job, Told]]
+    made: list[tuple[Job, Told]] = field(default_factory=list)
+    unfetched: list[str] = field(default_factory=list)
     left: int = 0
+    locks: Mapping[str, Lock] = field(default_factory=lambda: defaultdict(Lock))
+    """Of the releases that are being fetched."""
 
     def run(self, unit: Unit, lock: Lock) -> None:
-        """The calls of a unit that can be begun in time; each is told when it has ended."""
+        """Fetch the release and make the calls that can be begun in time; each is told when it has ended."""
+        problems = [fetch(package, version, self.locks) for package, version in unit.releases]
+        with lock:
+            self.unfetched += [problem for problem in problems if problem and problem not in self.unfetched]
         with Engine(unit.package, unit.version) as engine:
             for job in unit.jobs:
                 if time.monotonic() - self.begin > self.limit:
@@ -174,16 +189,15 @@ def main(
     for name in names:
         if not any(chosen([name], each.subject) for each in expectations()):
             raise fail(f"there is no engine or subject {name!r}")
-    failed = [f"fetch: {problem}" for problem in fetched(names)]
-    for problem in failed:
-        say(f"FAILED  {problem}")
     say(f"{'':8}{'seconds':>8}  what was expected, and what it gave")
-    report, lock = Report(begin, limit, []), Lock()
+    report, lock = Report(begin, limit), Lock()
     each = seconds_each(names) if seconds is None else seconds
     with ThreadPoolExecutor(jobs) as pool:
         for done in [pool.submit(report.run, unit, lock) for unit in units(names, each, plants() if planted else [])]:
             done.result()
-    failed += [told.name for _, told in report.made if told.problem]
+    for problem in report.unfetched:
+        say(f"FAILED  {problem}")
+    failed = [*report.unfetched, *(told.name for _, told in report.made if told.problem)]
     if record:
         seen = [(job.plant, told) for job, told in report.made if job.plant is not None]
         before = found.FILE.read_text(encoding="utf-8") if found.FILE.is_file() else ""

@@ -91,7 +91,7 @@ PACKAGES = _packages(
         "verl",
         ("0.9.1", "0.7.1"),
         given=("torch",),
-        ahead=("torch", "torch.nested._internal.ops"),
+        ahead=("torch", "torch.nested._internal.ops", "torch._dynamo"),
         only=("verl/models/mcore/util.py",),
     ),
     Package(

@@ -40,7 +40,7 @@ from inputmeta.conformance.subjects.base import Capabilities, Result, Unsupporte
 
 DIALECTS = ("int64", "cyclic-table")
 PADDING = "padding-in-null-block"
-"""A row behind the batch may store a compressed token in block 0."""
+"""A row behind the batch may store a token of a ratio above 1 at the first place of block 0."""
 NEUTRAL = {"context_lens": 0, "klen": 0, "kv_swa_index_len": 0, "valid_token_mask": 0}
 """What a field's cells hold behind the batch; -1 if it is not named."""
 OF_REQUESTS = ("context_lens", "klen", "kv_swa_index", "kv_swa_index_offset_len")
@@ -117,7 +117,7 @@ def in_batch(request: Request, key: str, values: np.ndarray) -> np.ndarray:
     order = vllm_rows(request)
     batch, behind = values[: len(order)], values[len(order) :]
     neutral = behind == NEUTRAL.get(key.partition(".")[0], -1)
-    if key.startswith("slot_mapping_store_ca"):
+    if key.startswith("slot_mapping_store_ca") and key != "slot_mapping_store_ca.1":
         neutral |= behind == 0
     return batch[np.argsort(order)] if neutral.all() else values
 

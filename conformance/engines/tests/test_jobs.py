@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import defaultdict
+from threading import Lock
 
 import pytest
 from typer.testing import CliRunner
@@ -128,6 +130,21 @@ def test_an_engine_that_is_not_here_is_said_and_not_waited_for(tmp_path, monkeyp
         exits.TOOL_FAILED,
         "inputmeta: verl 0.9.1 is not here: inputmeta engines fetch verl==0.9.1\n",
     )
+
+
+def test_what_cannot_be_fetched_is_told_and_what_lies_beside_an_engine_comes_first(monkeypatch) -> None:
+    asked = []
+    monkeypatch.setattr(driver.packages, "fetch", lambda name, version=None: asked.append((name, version)))
+    assert driver.fetch(driver.packages.PACKAGES["vllm"], None, defaultdict(Lock)) == ""
+    assert driver.fetch(driver.packages.PACKAGES["verl"], "0.7.1", defaultdict(Lock)) == ""
+    assert driver.fetch(driver.packages.PACKAGES["torch"], None, defaultdict(Lock)) == ""
+    assert asked == [("triton", None), ("vllm", None), ("verl", "0.7.1")]
+
+    def fails(name, version=None):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(driver.packages, "fetch", fails)
+    assert "No space left" in driver.fetch(driver.packages.PACKAGES["vllm"], None, defaultdict(Lock))
 
 
 def test_the_record_counts_what_was_seen() -> None:
