@@ -211,3 +211,13 @@ def as_numpy(fields: Fields) -> dict[str, np.ndarray | int | bool]:
 def host_array(values: Array) -> np.ndarray:
     """An array of any library in host memory."""
     return np.asarray(array_api_compat.to_device(values, "cpu"))
+
+
+def host_rows(values: Array, rows: np.ndarray | None) -> np.ndarray:
+    """An array in host memory of which only these rows (None: all) are copied; other cells mean nothing."""
+    if isinstance(values, np.ndarray) or rows is None:
+        return host_array(values)
+    chosen = host_array(values[array_api_compat.array_namespace(values).asarray(rows, device=values.device)])
+    host = np.empty(values.shape, dtype=chosen.dtype)
+    host[rows] = chosen
+    return host
