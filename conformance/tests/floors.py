@@ -32,6 +32,7 @@ FLOORS = (
 BESIDE = {
     ("commands", "mutants"),
     ("benchmarks", "gpu"),
+    ("gpu", "mutants"),
     ("benchmarks", "examples"),
     ("console", "exits"),
     ("console", "interrupts"),
