@@ -14,6 +14,7 @@ Value = Any
 """A value of a container."""
 
 PROMISES: dict[str, str] = {
+    "I-22": "what a ZOS step's host extracts is F-EXTRACT's: of a table the entries that F-BLOCKS counts, and offsets",
     "I-23": "a view is a shallow copy: it swaps and clears the fields of its table, shares all others, writes none",
     "I-39": "no field that is None is in a flat dict; what is not in it is None in the container made of it",
     "I-40": "one dict level is opened (klen.4); an empty dict, a dict in a dict, any other value passes as it is",

@@ -188,9 +188,7 @@ def main(
     say(f"{subject}: {msgspec.json.encode(timed).decode()}")
     if json_file is not None:
         command = " ".join(["python -m inputmeta.conformance.benchmarks.wide_speed", *sys.argv[1:]])
-        report = Report(
-            command=command, machine=machine(), cores=cores, subject=subject, speeds=speeds, parts=timed
-        )
+        report = Report(command=command, machine=machine(), cores=cores, subject=subject, speeds=speeds, parts=timed)
         json_file.parent.mkdir(parents=True, exist_ok=True)
         json_file.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")
 

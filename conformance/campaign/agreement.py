@@ -112,7 +112,7 @@ class Agreement:
                 claims = subject.capabilities
                 if broken and not claims.must_refuse(broken):
                     self.outside[label] += 1
-                elif claims.lacks(request.path, request.config, request.sequences, gather=request.gather) is None:
+                elif claims.lacks(request) is None:
                     able[label] = subject
                 else:
                     self.unsupported[label] += 1
@@ -138,7 +138,8 @@ class Agreement:
             claiming = [
                 label
                 for label, result in built.items()
-                if field_name(key) in able[label].capabilities.fields and not isinstance(result.get(key), Unsupported)
+                if field_name(key) in able[label].capabilities.fields_of(request.path)
+                and not isinstance(result.get(key), Unsupported)
             ]
             if claiming:
                 values = {label: built[label].get(key) for label in claiming}

@@ -10,25 +10,33 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import dataclass, field, replace
 
 from hypothesis.errors import HypothesisException
 
+from inputmeta.conformance.campaign.drawn import Range, Shown, drawn_ranges
 from inputmeta.conformance.campaign.failures import Failures, seen_on
-from inputmeta.conformance.campaign.generated import on_containers, run_round
+from inputmeta.conformance.campaign.generated import run_round
 from inputmeta.conformance.campaign.known import KnownFailure, KnownFailures
-from inputmeta.conformance.campaign.session import Session
+from inputmeta.conformance.campaign.lanes import Lanes
+from inputmeta.conformance.campaign.session import Mark, Session
 from inputmeta.conformance.cases.model import Case
 from inputmeta.conformance.check.runner import Outcome
 from inputmeta.conformance.check.verdicts import Finding, NonConformanceError, Verdict, exception_class
 from inputmeta.conformance.generate import Coverage, Profile, features
-from inputmeta.conformance.interrupts import Interrupted
+from inputmeta.conformance.generate.rounds import is_random, on_containers
+from inputmeta.conformance.interrupts import Interrupted, noted
+from inputmeta.conformance.protocol.round_messages import RanCases
 from inputmeta.conformance.subjects.base import Subject, SubjectError
+from inputmeta.conformance.workers.process import cores
 
 MAX_ROUNDS = 10**9
+LEAST_SECONDS = 6.0
+"""A shorter campaign has no lanes: they would go by in starting."""
+LOOK_SECONDS = 0.02
 SHRINK_SECONDS = 45.0
 SHRINK_SHARE = 0.6
 """Of the time that is left when something fails."""
@@ -50,6 +58,8 @@ class Campaign:
     coverage: Coverage = field(default_factory=Coverage)
     verdicts: Counter[Verdict] = field(default_factory=Counter)
     unsupported: Counter[str] = field(default_factory=Counter)
+    not_built: Counter[str] = field(default_factory=Counter)
+    """The same, of the cases that were drawn until something failed: ``coverage.cases`` of them."""
     failures: Failures = field(default_factory=Failures)
     cases: int = 0
     cells: int = 0
@@ -78,11 +88,8 @@ class Campaign:
         """Cases that said something about the subject."""
         return self.cases - self.verdicts[Verdict.UNSUPPORTED]
 
-    def record(self, case: Case, outcome: Outcome, seconds: float) -> list[Finding]:
-        """Count one case and keep its findings if they are the first or the smallest of their signature.
-
-        Returns those that are not known failures.
-        """
+    def record(self, case: Case, outcome: Outcome, seconds: float, mark: Mark | None = None) -> list[Finding]:
+        """Count one case and note its findings; those that are not known failures. ``mark``: the last case's."""
         self.cases += 1
         self.cells += outcome.cells
         self.containers += outcome.container
@@ -92,8 +99,12 @@ class Campaign:
         elif not outcome.findings:
             self.verdicts[Verdict.PASS] += 1
         self.known.saw(case, ran=outcome.ran)
+        return self.note(case, outcome.findings, self.session.mark() if mark is None else mark, seconds)
+
+    def note(self, case: Case, findings: Sequence[Finding], mark: Mark, seconds: float) -> list[Finding]:
+        """Keep findings if they are the first or the smallest of their signature; those that are not known."""
         new = []
-        for failure in seen_on(case, outcome.findings, self.session.mark(), seconds):
+        for failure in seen_on(case, findings, mark, seconds):
             finding = failure.finding
             entry = self.known.match(finding, case)
             self.verdicts[Verdict.KNOWN if entry else finding.verdict] += 1
@@ -103,6 +114,41 @@ class Campaign:
                 new.append(finding)
                 self.failures.note(failure)
         return new
+
+    def note_shown(self, case: Case, shown: Shown | None, seconds: float) -> list[Finding]:
+        """Keep what a case showed where its worker drew it, if it did; what of it is not known."""
+        if shown is None:
+            return []
+        self.session.note_failed(shown.findings)
+        return self.note(case, shown.findings, shown.mark, seconds)
+
+    def count(self, ran: Range, seconds: float) -> None:
+        """Count cases that a worker drew and ran, and what is known of the last one."""
+        assert ran.drew.ran is not None
+        self.count_clean(ran.drew.ran)
+        if ran.drew.ran.failing is not None:
+            self.record(ran.case, ran.drew.ran.failing, seconds, ran.drew.mark)
+            self.coverage.add(features(ran.case))
+
+    def count_clean(self, ran: RanCases) -> None:
+        """Count the cases that a worker drew and ran, but the one that failed."""
+        cases = ran.done - (ran.failing is not None)
+        self.cases += cases
+        self.cells += ran.cells
+        self.containers += ran.containers
+        self.unsupported.update(ran.unsupported)
+        self.verdicts.update({Verdict.PASS: ran.passed, Verdict.UNSUPPORTED: cases - ran.passed})
+        self.coverage.count(ran.visited, cases)
+        for name, whether in ran.seen.items():
+            self.known.saw_id(name, ran=whether)
+
+    def is_new(self, ran: Range) -> bool:
+        """Whether one of the findings on the last case is neither known nor passed over."""
+        case = ran.case
+        return any(
+            each.signature not in self.passed_over and self.known.match(each, case) is None
+            for each in ran.shown().findings
+        )
 
     def reduce_from(self, now: float, begin: float, end: float | None) -> float:
         """Something failed: when shrinking has to end. Of the time that is left the rest is for labelling."""
@@ -145,57 +191,142 @@ def fuzz(
     campaign = Campaign(session, profile, seed_value, known or KnownFailures(), passed_over, shrink_seconds)
     begin = time.monotonic()
     end = None if seconds is None else begin + seconds
-    for index in range(rounds):
-        _run_round(campaign, index, begin, end, on_case)
-        campaign.seconds = time.monotonic() - begin
-        if campaign.failures or campaign.interrupted or (end is not None and time.monotonic() >= end):
-            break
+    lanes = Lanes(session, profile, seed_value, campaign.known.case_ids, rounds, end, campaign.is_new)
+    _run_rounds(campaign, lanes, begin, end, on_case)
+    if lanes.failing is not None:
+        failing = lanes.failing.range
+        shown = failing.shown()
+        shown = replace(shown, mark=session.adopt(lanes.failing.session, shown.mark))
+        if campaign.failures:  # the main thread had something as well
+            campaign.note(failing.case, shown.findings, shown.mark, time.monotonic() - begin)
+        else:
+            _run_round(campaign, failing.asked.round, begin, end, on_case, first=failing.place, shown=shown)
+    campaign.seconds = time.monotonic() - begin
     return campaign
 
 
-def _run_round(
+def _run_rounds(
+    campaign: Campaign, lanes: Lanes, begin: float, end: float | None, on_case: Callable[[Campaign], None]
+) -> None:
+    """Run rounds to the first that fails, here and, of a campaign with time for it, in lanes beside."""
+    draws = campaign.session.draws
+    beside = lanes_beside(campaign.subject) if draws and end is not None and end - begin >= LEAST_SECONDS else 0
+    with ExitStack() as running:
+        while (taken := lanes.take()) is not None:
+            index, first = taken
+            if draws and is_random(index) and not first:
+                _drawn_round(campaign, index, begin, end, on_case)
+            else:
+                _run_round(campaign, index, begin, end, on_case, first=first)
+            _count(campaign, lanes, begin)
+            if campaign.failures or campaign.interrupted or (end is not None and time.monotonic() >= end):
+                break
+            if beside:  # after a first round: a subject that fails at once is told at once
+                running.enter_context(lanes.running(beside))
+                beside = 0
+        while not (campaign.failures or campaign.interrupted or lanes.settled()):
+            time.sleep(LOOK_SECONDS)
+            campaign.interrupted = noted()
+        _count(campaign, lanes, begin)
+
+
+def lanes_beside(subject: Subject) -> int:
+    """Lanes beside the main thread: a core each; none on a GPU, where a context takes long to make, and memory."""
+    return 0 if "cuda" in subject.capabilities.devices else cores() - 1
+
+
+def _count(campaign: Campaign, lanes: Lanes, begin: float) -> None:
+    """Count what the lanes have run so far."""
+    while not lanes.came.empty():
+        campaign.count(lanes.came.get(), time.monotonic() - begin)
+    campaign.seconds = time.monotonic() - begin
+
+
+def _drawn_round(
     campaign: Campaign, index: int, begin: float, end: float | None, on_case: Callable[[Campaign], None]
 ) -> None:
-    """One round; failures end up in the campaign."""
+    """One random round that the worker draws; from the first case on that shows something new it is drawn here."""
+    try:
+        for ran in drawn_ranges(
+            campaign.session, campaign.profile, campaign.seed, index, end=end, ids=campaign.known.case_ids
+        ):
+            if ran.is_clean or (ran.drew.ran is not None and not campaign.is_new(ran)):
+                campaign.count(ran, time.monotonic() - begin)
+                on_case(campaign)
+                continue
+            if ran.drew.ran is not None:
+                campaign.count_clean(ran.drew.ran)
+            _run_round(campaign, index, begin, end, on_case, first=ran.place, shown=ran.shown())
+            return
+    except Interrupted as error:
+        campaign.interrupted = error
+
+
+def _run_round(
+    campaign: Campaign,
+    index: int,
+    begin: float,
+    end: float | None,
+    on_case: Callable[[Campaign], None],
+    *,
+    first: int = 0,
+    shown: Shown | None = None,
+) -> None:
+    """One round, from case ``first`` on; failures end up in the campaign.
+
+    ``shown``: what the first case showed before. If it shows nothing now, that is kept: it came of earlier cases, or
+    by chance.
+    """
     shrink_end: float | None = None
     hurry = ExitStack()
+    before = shown
 
     def check(case: Case) -> None:
-        nonlocal shrink_end
+        nonlocal shrink_end, before
         now = time.monotonic()
         limit = end if shrink_end is None else shrink_end
-        if limit is not None and now >= limit:
+        if limit is not None and now >= limit and before is None:
             campaign.cut_short = shrink_end is not None
             raise _Stop
         try:
-            containers = shrink_end is not None or on_containers(campaign.cases)
+            containers = shrink_end is not None or before is not None or on_containers(campaign.cases)
             outcome = campaign.session.run(case, containers=containers)
-        except SubjectError as error:
-            campaign.lost = error
-            raise _Stop from error
-        except Interrupted as error:
-            campaign.interrupted = error
-            campaign.cut_short = shrink_end is not None
+        except (SubjectError, Interrupted) as error:
+            if before is not None:  # it is told as it was seen
+                campaign.note(case, before.findings, before.mark, now - begin)
+            if isinstance(error, Interrupted):
+                campaign.interrupted = error
+                campaign.cut_short = shrink_end is not None
+            else:
+                campaign.lost = error
             raise _Stop from error
         new = campaign.record(case, outcome, time.monotonic() - begin)
+        new, before = new or campaign.note_shown(case, before, time.monotonic() - begin), None
         if shrink_end is None:
-            campaign.coverage.add(features(case))
+            campaign.coverage.add(features(case, outcome.shown))
+            campaign.not_built.update(outcome.unsupported)
         on_case(campaign)
         if new:
             shrink_end = shrink_end or campaign.reduce_from(time.monotonic(), begin, end)
-            if any(finding.verdict is Verdict.HANG for finding in new):
-                hurry.enter_context(campaign.session.hurried())
+            hurry.enter_context(_haste(campaign, new))
             raise exception_class(new[0].signature)(new[0])
 
     with hurry:
+        hurry.enter_context(_haste(campaign, () if shown is None else shown.findings))
         try:
-            run_round(campaign.profile, campaign.seed, index, check, shrink=True)
+            run_round(campaign.profile, campaign.seed, index, check, shrink=True, first=first)
         except BaseException as error:
             campaign.broke = _fault_in(error, bool(campaign.failures))
             if campaign.broke is not None and not campaign.failures:
                 raise
     if campaign.lost is not None and not campaign.failures:
         raise campaign.lost
+
+
+def _haste(campaign: Campaign, findings: Sequence[Finding]) -> AbstractContextManager[None]:
+    """The short time-out, if one of the findings is a hang."""
+    hangs = any(finding.verdict is Verdict.HANG for finding in findings)
+    return campaign.session.hurried() if hangs else nullcontext()
 
 
 def _fault_in(error: BaseException, failed: bool) -> BaseException | None:

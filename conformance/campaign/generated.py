@@ -1,35 +1,28 @@
 """Generated cases: the profile that a subject's claims allow, and the draws of a seed.
 
-A seed stands for rounds of :data:`ROUND_EXAMPLES` cases, each with a seed of its own that is derived from it. The same
-seed and profile give the same cases in fuzzing, ``check``, pytest and the GPU stages, until a failure is shrunk.
-
-One round in :data:`HYPOTHESIS_EVERY`, the first among them, is a Hypothesis run. The numbers of the others come from a
-random generator, in an eighth of the time. Hypothesis shrinks what fails in either.
+A seed stands for rounds (:mod:`inputmeta.conformance.generate.rounds`). The same seed and profile give the same cases
+in fuzzing, ``check``, pytest and the GPU stages, until a failure is shrunk. Hypothesis shrinks what fails in any round.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from random import Random
+from itertools import islice
 from unittest import SkipTest
 
 from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 
 from inputmeta import oracle
+from inputmeta.conformance.cases.conditions import WINDOWS_EXPANDED
 from inputmeta.conformance.cases.model import Case
-from inputmeta.conformance.generate import Profile, RandomDraw, batches, draw_case
+from inputmeta.conformance.generate import Profile, batches, drawable
 from inputmeta.conformance.generate.recorded import Recorded, keyed
 from inputmeta.conformance.generate.repeatable import repeatable_draws
-from inputmeta.conformance.subjects.base import Subject
+from inputmeta.conformance.generate.rounds import ROUND_EXAMPLES, is_random, random_cases, seed_of
+from inputmeta.conformance.subjects.base import Capabilities, Subject
 
-ROUND_EXAMPLES = 100
-HYPOTHESIS_EVERY = 10
-"""One round in so many is Hypothesis's own."""
-CONTAINERS_EVERY = 5
-"""One generated case in so many is run on containers too, after a first round of which every case is: what they promise
-hangs on fewer borders than values do, and to ask for it takes as long as all else of a case."""
 LEAST_LOOKS, LOOK_SECONDS = 10, 10.0
 """How long others are looked for after the first failure of a round, as Hypothesis does it: until so many cases, or
 twice as many as up to the last new failure, and no longer than this."""
@@ -46,23 +39,32 @@ def claimed_paths(subject: Subject, paths: Sequence[str] | None = None) -> tuple
 def profile_for(subject: Subject, paths: Sequence[str]) -> Profile:
     """The generator's profile: what the subject claims, on ``paths``, at least one.
 
-    P-OUT is broken only for a subject that is given buffers.
+    Raises:
+        NothingToDrawError: its claims leave nothing.
     """
-    able = subject.capabilities
+    return profile_of(subject.capabilities, paths)
+
+
+def profile_of(able: Capabilities, paths: Sequence[str]) -> Profile:
+    """As :func:`profile_for`, of claims alone. P-OUT is broken only for a subject that is given buffers."""
     refusals = able.refuses if able.in_place else able.refuses - {"P-OUT"}
-    return Profile(
+    profile = Profile(
         paths=tuple(paths),
         max_cp_size=min(LARGEST_CP, able.max_cp_size),
         yoco_modes=tuple(mode for mode in ("off", "mask", "compact") if mode in able.yoco_modes),
         refusals=tuple(refusals),
         varlen=able.varlen,
         read_only=able.read_only,
+        wide_windows=WINDOWS_EXPANDED.isdisjoint(able.conditions.expansions),
+        conditions=able.conditions,
+        fields=frozenset(
+            (path, name) for path in paths for name in able.fields_of(path) if path in oracle.FIELDS[name].paths
+        ),
+        max_total_q=able.max_total_q,
+        max_num_reqs=able.max_num_reqs,
+        max_table_columns=able.max_table_columns,
     )
-
-
-def on_containers(index: int) -> bool:
-    """Whether the generated case with this number is run on containers too, if nothing has failed yet."""
-    return index < ROUND_EXAMPLES or index % CONTAINERS_EVERY == 0
+    return drawable(profile)
 
 
 def run_round(
@@ -73,18 +75,20 @@ def run_round(
     *,
     examples: int = ROUND_EXAMPLES,
     shrink: bool = False,
+    first: int = 0,
 ) -> None:
     """Call ``use`` with the cases of one round; what it raises ends the round.
 
     ``shrink``: an Exception is a failing case, which Hypothesis makes smaller before it raises it again, one of each
-    class.
+    class. ``first``: of a random round, the first case that is used.
     """
-    number = seed_value * 1_000_003 + index
-    if index % HYPOTHESIS_EVERY == 0:
+    number = seed_of(seed_value, index)
+    if not is_random(index):
         phases = (Phase.generate, Phase.shrink) if shrink else (Phase.generate,)
         _hypothesis_run(profile, number, use, phases, examples=examples)
         return
-    failed = _failed_of_random(profile, Random(number), use, examples, look_on=shrink)
+    drawn = islice(random_cases(profile, seed_value, index), first, examples)
+    failed = _failed_of_random(enumerate(drawn, first), use, look_on=shrink)
     if failed:
         recorded = [choices for choices, _ in failed]
         _hypothesis_run(profile, number, use, (Phase.reuse, Phase.shrink), examples=examples, recorded=recorded)
@@ -92,19 +96,17 @@ def run_round(
 
 
 def _failed_of_random(
-    profile: Profile, random: Random, use: Callable[[Case], None], examples: int, *, look_on: bool
+    drawn: Iterable[tuple[int, tuple[Case, list[int]]]], use: Callable[[Case], None], *, look_on: bool
 ) -> list[tuple[list[int], Exception]]:
-    """Call ``use`` with cases whose numbers come from a random generator.
+    """Call ``use`` with numbered cases of a random round.
 
     Returns the draws of those that failed, the smallest of each class, or raises what failed if not to ``look_on``.
     """
     failed: dict[type[Exception], tuple[list[int], Exception]] = {}
     last_new, begin = 0, 0.0
-    for ran in range(examples):
+    for ran, (case, choices) in drawn:
         if failed and (ran >= max(LEAST_LOOKS, 2 * last_new) or time.monotonic() - begin > LOOK_SECONDS):
             break
-        draw = RandomDraw(random)
-        case = draw_case(draw, profile)
         try:
             use(case)
         except Exception as error:
@@ -114,8 +116,8 @@ def _failed_of_random(
             before = failed.get(type(error))
             if before is None:
                 last_new = ran + 1
-            if before is None or _size(draw.choices) < _size(before[0]):
-                failed[type(error)] = (draw.choices, error)
+            if before is None or _size(choices) < _size(before[0]):
+                failed[type(error)] = (choices, error)
     return list(failed.values())
 
 

@@ -85,10 +85,18 @@ class Run:
     deadline: float | None = None
     """When labelling has to end, by the monotonic clock; None: whenever it does."""
 
+    def __post_init__(self) -> None:
+        """What is known may hang on the subject's version."""
+        self.known.version = str(getattr(self.subject, "version", ""))
+
     @property
     def subject(self) -> Subject:
         """What is tested."""
         return self.session.subject
+
+    def is_known(self, finding: Finding, case: Case) -> bool:
+        """Whether some entry covers a finding on a case; it is not noted as met."""
+        return bool(self.known.covering(finding, case))
 
     def fails(self, *signatures: str, file: Path | None = None) -> None:
         """Note signatures of generated cases; what cases of files show is noted by their ids."""
@@ -263,11 +271,18 @@ class CaseCounts:
     """Cases of which a container was held to its promises."""
     signatures: Counter[str] = field(default_factory=Counter)
     """Findings that no entry knows."""
+    reasons: Counter[str] = field(default_factory=Counter)
+    """Cases by what of them the subject does not claim or build."""
 
     @property
     def ran(self) -> int:
         """Cases that said something about the subject."""
         return self.passed + self.failed + self.known
+
+    @property
+    def total(self) -> int:
+        """All cases."""
+        return self.ran + self.unsupported + self.outside
 
     def __str__(self) -> str:
         """``12 passed, 0 failed, 1 unsupported``."""
@@ -306,6 +321,7 @@ def run_cases(
             run.failing[case_id(case)] = {str(finding.identity) for finding in outcome.findings}
         new = report_findings(run, file, case, outcome, examine=examine)
         counts.signatures.update(new)
+        counts.reasons.update(outcome.unsupported)
         counts.outside += outcome.all_outside
         counts.unsupported += not outcome.ran and not outcome.all_outside
         counts.failed += bool(new)

@@ -15,6 +15,9 @@ TOML, which is also what is written, whatever the file's name::
 
 An entry has a ``signature`` (:class:`inputmeta.conformance.check.verdicts.Signature`) or a ``case``, the id of one,
 and says why and where it is tracked. ``signatures``: what the case is known to show; without them, whatever it shows.
+``when`` (:mod:`inputmeta.conformance.campaign.known_when`): versions of the subject and configurations for which the
+entry holds; another entry may say the same for others. Tables ``[[unsupported]]`` record what is not built
+(:mod:`inputmeta.conformance.campaign.known_counts`).
 The old lines are ``case id or signature – reason – issue``; their signatures are short ones (:attr:`Signature.short`)
 and mean what they did: every path.
 """
@@ -23,14 +26,16 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 import tomli_w
 
+from inputmeta.conformance.campaign.known_counts import MAX_RECORDED, Recorded
+from inputmeta.conformance.campaign.known_when import ALWAYS, TomlWhen, When, when_of
 from inputmeta.conformance.cases.files import CaseError, read_file, replace_file
 from inputmeta.conformance.check.verdicts import NO_FAILURES, Signature, Verdict
 from inputmeta.conformance.console import plain_text
@@ -65,6 +70,13 @@ class KnownFailure:
     """Of a case: the signatures that it is known to show; empty: all."""
     place: str = ""
     """Where it stands in its file, as it follows the file's name: ``:3`` or ``: entry 3``; empty: in none yet."""
+    when: When = ALWAYS
+    """Versions of the subject and configurations for which it is known."""
+
+    @property
+    def name(self) -> str:
+        """The key, and when it applies: no two entries have the same."""
+        return f"{self.key} when {self.when}" if self.when else self.key
 
     @property
     def is_case(self) -> bool:
@@ -73,7 +85,7 @@ class KnownFailure:
 
     def __str__(self) -> str:
         """Key, reason, issue."""
-        return f"{self.key} – {self.reason} – {self.issue}"
+        return f"{self.name} – {self.reason} – {self.issue}"
 
 
 Text = Annotated[str, msgspec.Meta(max_length=MAX_LINE)]
@@ -87,10 +99,19 @@ class TomlEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     signatures: Annotated[tuple[Text, ...], msgspec.Meta(min_length=1, max_length=MAX_SIGNATURES)] | None = None
     reason: Text
     issue: Text
+    when: TomlWhen | None = None
 
 
-def read(path: Path) -> list[KnownFailure]:
-    """The entries of a file, in its order.
+class Contents(NamedTuple):
+    """What a file holds, in its order."""
+
+    entries: tuple[KnownFailure, ...]
+    recorded: tuple[Recorded, ...]
+    """What is not built."""
+
+
+def read(path: Path) -> Contents:
+    """What a file holds.
 
     Raises:
         KnownFailuresError: unreadable, no plain file, larger than 1 MiB, not UTF-8, an entry that is none, or a key
@@ -104,25 +125,26 @@ def read(path: Path) -> list[KnownFailure]:
         raise KnownFailuresError(f"{path}: not UTF-8 at byte {error.start}") from error
     try:
         is_toml = path.suffix == ".toml" or TOML_BEGINS.match(text)
-        return list(distinct(toml_entries(text) if is_toml else text_entries(text)))
+        return contents(text) if is_toml else Contents(tuple(distinct(text_entries(text))), ())
     except KnownFailuresError as error:
         raise KnownFailuresError(f"{path}{error}") from error
 
 
 def distinct(entries: Iterable[KnownFailure]) -> Iterator[KnownFailure]:
-    """The entries; KnownFailuresError at a key that stands twice."""
+    """The entries; KnownFailuresError at a key that stands twice under the same conditions."""
     seen: dict[str, str] = {}
     for entry in entries:
-        if entry.key in seen:
-            raise KnownFailuresError(f"{entry.place}: {entry.key} stands at {seen[entry.key].lstrip(': ')} already")
-        seen[entry.key] = entry.place
+        if entry.name in seen:
+            raise KnownFailuresError(f"{entry.place}: {entry.name} stands at {seen[entry.name].lstrip(': ')} already")
+        seen[entry.name] = entry.place
         yield entry
 
 
-def toml_entries(text: str) -> Iterator[KnownFailure]:
-    """The entries of a TOML file; KnownFailuresError, which begins with the place, at what is none.
+def contents(text: str) -> Contents:
+    """What a TOML file holds; KnownFailuresError, which begins with the place, at what it may not.
 
-    >>> [entry.key for entry in toml_entries("[[known]]\\ncase = '8911836eaeacb586'\\nreason = 'x'\\nissue = '#7'\\n")]
+    >>> text = "[[known]]\\ncase = '8911836eaeacb586'\\nreason = 'x'\\nissue = '#7'\\n"
+    >>> [entry.key for entry in contents(text).entries]
     ['8911836eaeacb586']
     """
     try:
@@ -130,16 +152,37 @@ def toml_entries(text: str) -> Iterator[KnownFailure]:
     except (ValueError, RecursionError) as error:
         what = "nested too deep" if isinstance(error, RecursionError) else error
         raise KnownFailuresError(f": not TOML: {what}") from error
-    tables = document.pop("known", [])
+    known, unsupported = (document.pop(name, []) for name in ("known", "unsupported"))
     if document:
-        raise KnownFailuresError(f": key {next(iter(document))}: there is none but `known`, of tables [[known]]")
-    if not isinstance(tables, list):
-        raise KnownFailuresError(": key known: must be tables [[known]]")
+        raise KnownFailuresError(f": key {next(iter(document))}: there is none but `known` and `unsupported`, tables")
+    for name, tables in (("known", known), ("unsupported", unsupported)):
+        if not isinstance(tables, list):
+            raise KnownFailuresError(f": key {name}: must be tables [[{name}]]")
+    return Contents(tuple(distinct(toml_entries(known))), tuple(recorded_entries(unsupported)))
+
+
+def recorded_entries(tables: Sequence[object]) -> Iterator[Recorded]:
+    """The tables of what is not built; KnownFailuresError, which begins with the place, at what is none."""
+    seen = set()
+    for number, table in enumerate(tables, 1):
+        try:
+            entry = msgspec.convert(table, Recorded)
+        except ValueError as error:  # msgspec's are
+            raise KnownFailuresError(f": unsupported {number}: {error}") from error
+        if entry.key in seen or number > MAX_RECORDED:
+            raise KnownFailuresError(f": unsupported {number}: {', '.join(entry.key)} stands twice, or one too many")
+        seen.add(entry.key)
+        yield entry
+
+
+def toml_entries(tables: Sequence[object]) -> Iterator[KnownFailure]:
+    """The tables of known failures; KnownFailuresError, which begins with the place, at what is none."""
     for number, table in enumerate(tables, 1):
         place = f": entry {number}"
         try:
             entry = msgspec.convert(table, TomlEntry)
-            yield KnownFailure(toml_key(entry), entry.reason, entry.issue, toml_signatures(entry), place)
+            when = when_of(entry.when)
+            yield KnownFailure(toml_key(entry), entry.reason, entry.issue, toml_signatures(entry), place, when)
         except ValueError as error:  # msgspec's are
             raise KnownFailuresError(f"{place}: {error}") from error
 
@@ -199,18 +242,26 @@ def text_entry(line: str, place: str) -> KnownFailure:
     return KnownFailure(key, reason.strip(), issue.strip(), place=place)
 
 
-def write(entries: Iterable[KnownFailure], path: Path) -> None:
+def write(entries: Iterable[KnownFailure], path: Path, recorded: Iterable[Recorded] = ()) -> None:
     """Write entries as TOML, replacing the file in one step; it is on the disk when this returns.
 
     Raises:
         KnownFailuresError: the file cannot be written.
     """
     tables = [written(entry) for entry in entries]
-    text = HEADER + "".join(f"\n[[known]]\n{tomli_w.dumps(table)}" for table in tables)
+    text = HEADER + "".join(map(known_text, tables))
+    text += "".join(f"\n[[unsupported]]\n{tomli_w.dumps(msgspec.to_builtins(each))}" for each in recorded)
     try:
         replace_file(path.resolve(), text)
     except OSError as error:
         raise KnownFailuresError(f"{path}: {error.strerror}") from error
+
+
+def known_text(table: dict[str, object]) -> str:
+    """The table of an entry as TOML, its conditions behind it."""
+    plain = {name: value for name, value in table.items() if name != "when"}
+    text = f"\n[[known]]\n{tomli_w.dumps(plain)}"
+    return text + f"\n{tomli_w.dumps({'known': {'when': table['when']}})}" if "when" in table else text
 
 
 def written(entry: KnownFailure) -> dict[str, object]:
@@ -218,4 +269,5 @@ def written(entry: KnownFailure) -> dict[str, object]:
     table: dict[str, object] = {"case" if entry.is_case else "signature": entry.key}
     if entry.signatures:
         table["signatures"] = sorted(entry.signatures)
-    return {**table, "reason": entry.reason, "issue": entry.issue}
+    table |= {"reason": entry.reason, "issue": entry.issue}
+    return table | {"when": entry.when.table()} if entry.when else table

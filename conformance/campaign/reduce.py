@@ -23,11 +23,16 @@ def suffixes(items: Sequence[Element]) -> Iterator[list[Element]]:
         yield list(items)
 
 
-def shortest(items: Sequence[Element], holds: Callable[[Sequence[Element]], bool]) -> list[Element]:
+def shortest(
+    items: Sequence[Element],
+    holds: Callable[[Sequence[Element]], bool],
+    ahead: Callable[[Iterator[list[Element]]], None] = lambda _: None,
+) -> list[Element]:
     """A part of ``items``, in order, that still ``holds`` and from which no single element can be left out.
 
     Takes away chunks, halving their size (ddmin). ``holds(items)`` is taken for granted; a ``holds`` that turns False
-    for good, because time is up, leaves the best part so far.
+    for good, because time is up, leaves the best part so far. ``ahead``: told before each question what will be asked
+    from it on, should none of it hold.
 
     >>> shortest(range(100), lambda part: 3 in part and 77 in part)
     [3, 77]
@@ -37,6 +42,7 @@ def shortest(items: Sequence[Element], holds: Callable[[Sequence[Element]], bool
     while True:
         before, start = len(kept), 0
         while start < len(kept) and len(kept) > 1:
+            ahead(kept[:begin] + kept[begin + size :] for begin in range(start, len(kept), size))
             fewer = kept[:start] + kept[start + size :]
             if fewer and holds(fewer):
                 kept = fewer

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
+from typing import TypeVar
 
+from inputmeta.conformance.campaign.ahead import Ahead
 from inputmeta.conformance.campaign.column import ALL, Column
 from inputmeta.conformance.campaign.columns import BROKEN_COLUMNS, COLUMNS, in_small_blocks, ratio_sets, renamed
 from inputmeta.conformance.campaign.parts import Parts, Place, concentrated, without_unread
@@ -30,6 +33,7 @@ MOST_PAIRS = 16
 MOST_TOLD = 3
 """Thresholds that are told."""
 
+Element = TypeVar("Element")
 Probe = Callable[[Case], Finding | None]
 """Runs a case; the finding that is looked for, or None."""
 
@@ -65,17 +69,24 @@ def reduce_case(
     *,
     sequences_only: bool = False,
     on_try: Callable[[Reducer], None] = lambda _: None,
+    ahead: Ahead | None = None,
 ) -> Reduced:
     """The smallest case found that ``probe`` still finds something on. ``finding``: what it says of ``case``.
 
     ``deadline``: by the monotonic clock; from then on no more cases are run. What ends a run or keeps a subject from
     being started, raised by ``probe``, ends the search as well: the best so far stands. ``sequences_only``: steps and
     sequences are left out and nothing else is tried, for where a run is dear. ``on_try``: called before each case that
-    is run.
+    is run. ``ahead``: runs cases that are likely to be asked for next; ``probe`` asks it.
     """
-    reducer = Reducer(case, finding, probe, deadline, on_try=on_try)
+    reducer = Reducer(case, finding, probe, deadline, on_try=on_try, ahead=ahead)
     ended = reducer.run_fewer() if sequences_only else reducer.run()
     return Reduced(reducer.case, reducer.finding, reducer.runs, ended, reducer.thresholds())
+
+
+def _least_but(column: Column, whole: Parts, above: Sequence[Place], kept: Sequence[Place]) -> Parts:
+    """The least value of a column at all places but those kept."""
+    chosen = set(kept)
+    return column.cut(whole, {place: column.least for place in above if place not in chosen})
 
 
 class Reducer:
@@ -89,6 +100,7 @@ class Reducer:
         deadline: float = math.inf,
         *,
         on_try: Callable[[Reducer], None] = lambda _: None,
+        ahead: Ahead | None = None,
     ) -> None:
         self.case = case
         self.finding = finding
@@ -97,6 +109,7 @@ class Reducer:
         self._probe = probe
         self._deadline = deadline
         self._on_try = on_try
+        self._ahead = ahead
         self._tried: dict[str, bool] = {case_id(case): False}
         """Cases by id; whether they were run, and passed."""
         self._broken = {error.condition for _, error in broken_by(case)}
@@ -144,6 +157,16 @@ class Reducer:
         self.case, self.finding, self.parts = case, found, parts
         return True
 
+    def _next(self, likely: Iterator[Parts]) -> None:
+        """Have cases run that are asked for next if none of them fails, the first of them in any case."""
+        if self._ahead is None or not self._ahead.jobs:
+            return
+        cases = (parts.case() for parts in likely if parts.steps)
+        unknown = (case for case in cases if case_id(case) not in self._tried and self._allowed(case))
+        first = next(unknown, None)  # is asked for at once
+        if first is not None:
+            self._ahead.offer(list(islice(unknown, self._ahead.jobs)))
+
     def _allowed(self, case: Case) -> bool:
         """Whether a case may be run: consistent, and it breaks nothing that the first one does not break."""
         try:
@@ -172,6 +195,8 @@ class Reducer:
             return
         while high - least > 1:
             middle = (least + high) // 2
+            ways = (middle, (middle + high) // 2, (least + middle) // 2)
+            self._next(make(number) for number in ways if least < number < high)
             if self._fails(make(middle)):
                 high = middle
             else:
@@ -182,8 +207,13 @@ class Reducer:
         self._fails(without_unread(self.parts))
         self._fails(in_small_blocks(self.parts))
         self._fails(renamed(self.parts))
-        for column in self._columns:
+        for index, column in enumerate(self._columns):
+            self._next(map(self._at_least, self._columns[index:]))
             self._cap(column, None)
+
+    def _at_least(self, column: Column) -> Parts:
+        """The least value of a column everywhere, which is what :meth:`_cap` tries first."""
+        return column.cut(self.parts, dict.fromkeys(column.above(self.parts), column.least))
 
     def _cap(self, column: Column, place: Place | None) -> None:
         """The least cap of a column, over all of it or at one place."""
@@ -204,9 +234,16 @@ class Reducer:
         whole = self.parts
         steps = range(len(whole.steps))
         if len(steps) > 1:
-            shortest(steps, lambda kept: self._fails(whole.only([p for p in whole.places if p[0] in kept])))
-        least = self.parts
-        shortest(least.places, lambda kept: self._fails(least.only(kept)))
+
+            def of_steps(kept: Sequence[int]) -> Parts:
+                return whole.only([place for place in whole.places if place[0] in kept])
+
+            self._shortest(steps, of_steps)
+        self._shortest(self.parts.places, self.parts.only)
+
+    def _shortest(self, items: Sequence[Element], make: Callable[[Sequence[Element]], Parts]) -> list[Element]:
+        """The fewest items of which ``make`` gives what fails."""
+        return shortest(items, lambda kept: self._fails(make(kept)), lambda likely: self._next(map(make, likely)))
 
     def _concentrate(self) -> None:
         """All sequences of a step as one; then, of few, each two neighbours."""
@@ -232,13 +269,8 @@ class Reducer:
             if len(above) < 2:
                 continue
 
-            for place in shortest(above, partial(self._least_but, column, whole, above)):
+            for place in self._shortest(above, partial(_least_but, column, whole, above)):
                 self._cap(column, place)
-
-    def _least_but(self, column: Column, whole: Parts, above: Sequence[Place], kept: Sequence[Place]) -> bool:
-        """Whether it still fails with the least value at all places but those kept."""
-        chosen = set(kept)
-        return self._fails(column.cut(whole, {place: column.least for place in above if place not in chosen}))
 
     def thresholds(self) -> tuple[str, ...]:
         """What fails from some number on, where one less was run and passes."""

@@ -13,11 +13,13 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
+from inputmeta.conformance.campaign.ahead import Ahead
 from inputmeta.conformance.campaign.failures import Failure, roots
 from inputmeta.conformance.campaign.reducer import Probe, Reduced, Reducer, reduce_case
 from inputmeta.conformance.campaign.session import Session
 from inputmeta.conformance.cases.files import CaseError
 from inputmeta.conformance.cases.model import Case
+from inputmeta.conformance.check.runner import Outcome
 from inputmeta.conformance.check.verdicts import Finding, Verdict
 from inputmeta.conformance.interrupts import Interrupted
 from inputmeta.conformance.subjects.base import SubjectError
@@ -29,17 +31,32 @@ REDUCER = "inputmeta reduce"
 OnTry = Callable[[Reducer], None]
 
 
-def reduce_roots(session: Session, failures: Sequence[Failure], seconds: float = REDUCE_SECONDS) -> list[Failure]:
+IsKnown = Callable[[Finding, Case], bool]
+"""Whether a finding on a case is a known failure."""
+
+
+def never(finding: Finding, case: Case) -> bool:
+    """Nothing is known."""
+    return False
+
+
+def reduce_roots(
+    session: Session,
+    failures: Sequence[Failure],
+    seconds: float = REDUCE_SECONDS,
+    *,
+    is_known: IsKnown = never,
+) -> list[Failure]:
     """The failures, in their order, those that follow from no other on the smallest case found.
 
-    ``seconds``: of all of them.
+    ``seconds``: of all of them. ``is_known``: a new failure is not made into one that is known.
     """
     end = time.monotonic() + seconds
     found = [root.failure for root in roots(failures)]
     reduced = {}
     for index, failure in enumerate(found):
         share = (end - time.monotonic()) / (len(found) - index)
-        reduced[failure.finding.signature] = reduce_failure(session, failure, share)
+        reduced[failure.finding.signature] = reduce_failure(session, failure, share, is_known=is_known)
     return [reduced.get(failure.finding.signature, failure) for failure in failures]
 
 
@@ -50,19 +67,26 @@ def reduce_failure(
     *,
     any_signature: bool = False,
     on_try: OnTry = lambda _: None,
+    jobs: int = 1,
+    is_known: IsKnown = never,
 ) -> Failure:
     """The failure on the smallest case found, and how it came to it; as it was if the case does not fail by itself.
 
     The cases that it needs before it are reduced behind it. ``any_signature``: a case on which anything at all fails
-    will do. What was found so far is kept when the run is to end, or when the subject cannot be started any more.
+    will do. ``jobs``: workers that run cases of the search; it finds the same with any number. What was found so far is
+    kept when the run is to end, or when the subject cannot be started any more.
     """
     if seconds <= 0:
         return failure
     end = time.monotonic() + seconds
-    search = _Search(session, None if any_signature else failure.finding.signature, end, on_try)
+    wanted = None if any_signature else failure.finding.signature
+    beside = jobs - 1 if session.isolated is not None and session.journal is not None else 0
     try:
-        with session.hurried() if failure.finding.verdict is Verdict.HANG else nullcontext():
-            return search.run(failure)
+        with (
+            session.hurried() if failure.finding.verdict is Verdict.HANG else nullcontext(),
+            Ahead(session, beside) as ahead,
+        ):
+            return _Search(session, wanted, end, on_try, ahead, is_known).run(failure)
     except (
         Interrupted,
         SubjectError,
@@ -80,6 +104,8 @@ class _Search:
     """None: any will do."""
     end: float
     on_try: OnTry
+    ahead: Ahead
+    is_known: IsKnown
 
     def run(self, failure: Failure) -> Failure:
         """The failure reduced; raises whatever ends the run before it is known to fail."""
@@ -112,7 +138,7 @@ class _Search:
         fresh = self._after(before)
         if before:
             return reduce_case(case, found, fresh, self.end, on_try=self.on_try)
-        reduced = reduce_case(case, found, self._warm, self.end, on_try=self.on_try)
+        reduced = reduce_case(case, found, self._likely, self.end, on_try=self.on_try, ahead=self.ahead)
         if self.session.isolated is None or reduced.case == case:
             return reduced
         try:
@@ -136,8 +162,14 @@ class _Search:
         return probe
 
     def _warm(self, case: Case) -> Finding | None:
-        findings = self.session.run(case).findings
-        return next((found for found in findings if self.signature in (None, found.signature)), None)
+        return self._found(case, self.session.run(case))
+
+    def _likely(self, case: Case) -> Finding | None:
+        return self._found(case, self.ahead.run(case))
+
+    def _found(self, case: Case, outcome: Outcome) -> Finding | None:
+        wanted = (found for found in outcome.findings if self.signature in (None, found.signature))
+        return next((found for found in wanted if not self.is_known(found, case)), None)
 
 
 def _titled(case: Case, first: Case) -> Case:

@@ -134,11 +134,11 @@ def _check(
     step: Step, config: oracle.MetadataConfig, options: TraceOptions, subject: Subject, result: TraceResult
 ) -> list[Finding]:
     """Build one step by the subject, compare the chosen rows (of a wide step all), and count both."""
-    beyond = subject.capabilities.lacks(step.path, config, step.sequences)
+    request = Request(step.path, config, step.sequences, expand=EXPAND)
+    beyond = subject.capabilities.lacks(request)
     if beyond is not None:
         result.unsupported[beyond] += 1
         return []
-    request = Request(step.path, config, step.sequences, expand=EXPAND)
     before = time.perf_counter()
     built = build(subject, request, step.index)
     after = time.perf_counter()

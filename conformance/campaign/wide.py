@@ -75,7 +75,7 @@ class Tier:
         """
         forms = forms_of(self.claims)
         if not forms:
-            return Told("wide: no form has the paths that are claimed")
+            return Told("wide: nothing to draw: no form has the paths and the constants that are claimed")
         limits = [] if count is None else [f"{count} batches" if count > 1 else f"batch {first}"]
         limits += [] if seconds is None else [f"at most {seconds:.3g} s"]
         names = ", ".join(form.name for form in forms)
@@ -103,7 +103,7 @@ class Tier:
 
     def is_new(self, findings: Sequence[Finding]) -> bool:
         """Whether no entry of the known failures covers some finding; the suite's own failures have none."""
-        return any(found.verdict is Verdict.SUITE or self.run.known.match(found, None) is None for found in findings)
+        return any(found.verdict is Verdict.SUITE or not self.run.known.covering(found, None) for found in findings)
 
     def tell(self, batch: Batch, findings: Sequence[Finding]) -> int:
         """Tell what a batch shows; the exit code.
@@ -118,7 +118,7 @@ class Tier:
                 say(f"\n{wide_text(finding, batch, self.command(batch), 'a fault of the suite: please report it')}")
                 code = exits.TOOL_FAILED
                 continue
-            entry = self.run.known.match(finding, None)
+            entry = self.run.known.match(finding, None, batch.steps[finding.step].config)
             if entry is None:
                 new.append(finding)
             else:
@@ -153,7 +153,7 @@ class Tier:
         if noted() is not None or time.monotonic() >= deadline:
             return [], "not reduced: time was up"
         try:
-            return reduce_batch(self.run.session, batch, finding, deadline)
+            return reduce_batch(self.run.session, batch, finding, deadline, is_known=self.run.is_known)
         except (Interrupted, CaseError, SubjectError) as error:  # what was found is told all the same
             return [], f"not reduced: {error}"
 

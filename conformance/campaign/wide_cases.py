@@ -7,6 +7,7 @@ import dataclasses
 from inputmeta import oracle
 from inputmeta.conformance.campaign.failures import Failure, seen_on
 from inputmeta.conformance.campaign.reducer import reduce_case
+from inputmeta.conformance.campaign.reducing import IsKnown, never
 from inputmeta.conformance.campaign.session import Session
 from inputmeta.conformance.cases.budget import case_cells
 from inputmeta.conformance.cases.model import Case, Path, case_config, case_sequences
@@ -25,9 +26,12 @@ ORDINARY_CELLS = 2**23
 """Cells, about, of a case that is run in the ordinary way, where the oracle says every one."""
 
 
-def reduce_batch(session: Session, batch: Batch, finding: Finding, deadline: float) -> tuple[list[Failure], str]:
+def reduce_batch(
+    session: Session, batch: Batch, finding: Finding, deadline: float, *, is_known: IsKnown = never
+) -> tuple[list[Failure], str]:
     """The failure on the smallest case found by the ``deadline`` (monotonic clock), and from which sizes on it fails.
 
+    ``is_known``: a case on which the finding is a known failure is none that shows it.
     What else fails on that case is behind it. The search asks by the reference, which takes milliseconds; the case in
     the end is run in the ordinary way. No failure where that does not show the finding: an expansion that is too large
     for a case.
@@ -43,7 +47,8 @@ def reduce_batch(session: Session, batch: Batch, finding: Finding, deadline: flo
 
     def probe(case: Case) -> Finding | None:
         look()
-        return shown(session.subject, steps_of(case), finding)
+        found = shown(session.subject, steps_of(case), finding)
+        return None if found is None or is_known(found, case) else found
 
     reduced = reduce_case(first, finding, probe, deadline)
     told = str(reduced)
@@ -60,7 +65,7 @@ def shown(subject: Subject, steps: Steps, finding: Finding) -> Finding | None:
     """The finding, if the batch shows it by the reference; None as well where it is beyond the subject."""
     able = subject.capabilities
     for each in steps:
-        if not each.sequences or able.lacks(each.path, each.config, each.sequences, each.max_num_blocks, each.gather):
+        if not each.sequences or able.lacks(each):
             return None
     findings = [found.on_path(steps[0].path) for found in compared(subject, steps, PATTERNS[0], by_oracle=False)]
     return next((found for found in findings if found.signature == finding.signature), None)

@@ -313,7 +313,13 @@ def _layout(value: object, indent: str) -> str:
 
 
 def replace_file(path: Path, text: str) -> None:
-    """A reader sees the old file or the new one, also after a power cut. Raises OSError."""
+    """A reader sees the old file or the new one, also after a power cut. Raises OSError.
+
+    What is there and no file, a device or a pipe, is written to: put in its place, a file would take it from everybody.
+    """
+    if path.exists() and not path.is_file():
+        path.write_text(text, encoding="utf-8")
+        return
     # A new file of a name nobody can guess: one that is there already may be a link to somewhere else.
     temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
     try:

@@ -12,6 +12,7 @@ import numpy as np
 
 from inputmeta import oracle
 from inputmeta.conformance.cases.budget import case_cells
+from inputmeta.conformance.cases.conditions import SPARE_COLUMNS, Config, Rows
 from inputmeta.conformance.cases.files import MAX_EXPECTED_CELLS, CaseError, case_id, load_case, save_case
 from inputmeta.conformance.cases.model import (
     Array,
@@ -55,8 +56,8 @@ class Request:
         fault = self.out_fault
         return [*broken, oracle.OutError(None, fault.key, 0, "what the batch needs", f"in `out` is {fault.fault}")]
 
-    def expected(self, rows: Sequence[int] | None = None) -> dict[str, oracle.ExpectedField]:
-        """The oracle's fields; ``rows`` as in :func:`oracle.expected_fields`."""
+    def expected(self, rows: Sequence[int] | None = None, *, is_valid: bool = False) -> dict[str, oracle.ExpectedField]:
+        """The oracle's fields; ``rows`` and ``is_valid`` as in :func:`oracle.expected_fields`."""
         return oracle.expected_fields(
             self.path,
             self.config,
@@ -65,6 +66,7 @@ class Request:
             expand=self.expand,
             gather=self.gather,
             max_num_blocks=self.max_num_blocks,
+            is_valid=is_valid,
         )
 
 
@@ -83,14 +85,14 @@ def step_request(case: Case, index: int, *, in_place: bool = True) -> Request:
 
 
 def affordable_expansions(
-    config: oracle.MetadataConfig, sequences: Sequence[oracle.SequenceMetadata], most_cells: int = MAX_EXPANDED_CELLS
+    config: Config, sequences: Sequence[Rows], most_cells: int = MAX_EXPANDED_CELLS
 ) -> frozenset[str]:
     """The expansions that stay within ``most_cells`` each: a rule of the case alone, so that a case replays."""
     rows = max(1, sum(sequence.seqlen_q for sequence in sequences))
     names = set()
     if rows * config.window_size <= most_cells:
         names |= {"kv_swa_full_index", "kv_swa_index"}
-    if rows * (config.max_model_len // max(1, min(config.dense_ratios, default=1)) + 128) <= most_cells:
+    if rows * (config.max_model_len // max(1, min(config.dense_ratios, default=1)) + SPARE_COLUMNS) <= most_cells:
         names.add("kv_ca_index")
     return frozenset(names)
 

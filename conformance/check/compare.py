@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -36,6 +37,12 @@ class Wanted:
         except TypeError:  # a None among the cells
             values, defined = with_holes(field.cells, shape)
             return cls(field, values, defined, rows)
+
+    @cached_property
+    def memory(self) -> bytes | None:
+        """The memory of an array that is right; None where not every cell is wanted."""
+        whole = self.rows is None and self.defined is None
+        return self.values.astype(self.field.dtype).tobytes() if whole else None
 
     @property
     def tensor(self) -> bool:
@@ -99,6 +106,8 @@ def compare_field(key: str, want: Wanted, actual: object, step: int) -> Finding 
     if problem is not None:
         return finding(Verdict.MISMATCH, step, key, want, detail=problem.text, kind=problem.kind)
     array = np.asarray(actual)
+    if want.memory is not None and array.tobytes() == want.memory:
+        return None
     wrong = want.differing(array)
     count = int(wrong.sum())
     if not count:

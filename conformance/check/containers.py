@@ -18,6 +18,7 @@ import numpy as np
 from inputmeta import oracle
 from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.check.broadcasts import broadcast_delivers, broadcast_fills, broadcast_refuses
+from inputmeta.conformance.check.extraction import extracts_as_the_oracle
 from inputmeta.conformance.check.promises import (
     Container,
     ContainerSubject,
@@ -78,7 +79,8 @@ def inspector_of(subject: object) -> Inspect | None:
     if hasattr(subject, "inspect_container"):
         found: Inspect | None = subject.inspect_container
         return found
-    return partial(inspect, cast(ContainerSubject, subject)) if has(subject, "container") else None
+    shows = has(subject, "container") or has(subject, "extract")
+    return partial(inspect, cast(ContainerSubject, subject)) if shows else None
 
 
 def inspectable(request: Request) -> bool:
@@ -111,7 +113,15 @@ Promise = tuple[str, str, Callable[[], None]]
 
 
 def promises(subject: ContainerSubject, request: Request) -> Iterator[Promise]:
-    """Number, kind and check of what a subject's container of a batch promises, by the methods that are there."""
+    """Number, kind and check of what a subject promises of a batch, by the methods that are there."""
+    if request.path == "decode_zos" and has(subject, "extract"):
+        yield "I-22", "extract", lambda: extracts_as_the_oracle(subject, request)
+    if has(subject, "container"):
+        yield from container_promises(subject, request)
+
+
+def container_promises(subject: ContainerSubject, request: Request) -> Iterator[Promise]:
+    """The same of what its container of the batch promises."""
     try:
         container = subject.container(request)
         device = any(not on_host(tensor) for tensor in tensors(leaves(container)).values())

@@ -24,7 +24,10 @@ Container = Any
 
 
 class ContainerSubject(Protocol):
-    """What a subject has beside ``build`` if its containers are to be inspected. All but ``container`` is optional."""
+    """What a subject has beside ``build`` if its containers are to be inspected, as much of it as there is.
+
+    ``container`` or ``extract`` it must have.
+    """
 
     def container(self, request: Request) -> Container:
         """A new container of a valid batch, in host memory, with ``request.expand`` expanded."""
@@ -42,6 +45,13 @@ class ContainerSubject(Protocol):
         """Send a container to another rank, and give what that one has then, in this process.
 
         ``receiver``: a container that the other rank has already, to be filled. TypeError for a value that is not sent.
+        """
+
+    def extract(self, request: Request) -> Any:  # noqa: ANN401 - the subject's own
+        """What the host extracts for a ZOS decode step (F-EXTRACT), in host memory.
+
+        An object with attributes, or a mapping, of the names of :class:`inputmeta.oracle.zos.MetadataZOS`; None, or
+        none, where the subject has no such member.
         """
 
 

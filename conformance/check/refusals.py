@@ -62,7 +62,7 @@ def check_refusal(subject: Subject, request: Request, step: int, broken: set[str
         return [] if problem is None else [problem]
     shapes = offered_shapes(subject, request)
     arena = Arena([shapes], PATTERNS[0])
-    before = {key: row.memory.copy() for key, row in arena.rows.items()}
+    before = arena.copy()
     views = arena.views(shapes)
     if request.out_fault is not None:
         views = spoilt(views, request.out_fault)
@@ -73,7 +73,9 @@ def check_refusal(subject: Subject, request: Request, step: int, broken: set[str
         problem = dataclasses.replace(problem, key=at)
         if problem.verdict is Verdict.ACCEPTED:
             return [problem]
-    written = [key for key, row in arena.rows.items() if not np.array_equal(row.memory, before[key])]
+    written = []
+    if not arena.same(before):
+        written = [k for k, row in arena.rows.items() if not np.array_equal(row.memory, before.rows[k].memory)]
     if request.out_fault is not None and broken == {"P-OUT"}:
         written = [key for key in written if not written_before(key, request.out_fault, request)]
     if written:
@@ -181,13 +183,13 @@ def offered_shapes(subject: Subject, request: Request) -> dict[str, tuple[str, t
     """
     valid = dataclasses.replace(request, out_fault=None)
     if request.out_fault is not None and not valid.violations():
-        able = subject.capabilities.fields
+        able = subject.capabilities.fields_of(request.path)
         expected = {key: want for key, want in valid.expected().items() if want.shape and declared(key).name in able}
         return {key: (want.dtype, want.shape) for key, want in expected.items()}
     shapes = oracle.field_shapes(request.path, request.config, request.sequences, request.max_num_blocks)
     offered: dict[str, tuple[str, tuple[int, ...]]] = {}
     for key, (field, shape) in shapes.items():
-        if shape and field.name in subject.capabilities.fields:
+        if shape and field.name in subject.capabilities.fields_of(request.path):
             usable = min(shape) >= 1 and math.prod(shape) <= MOST_CELLS
             offered[key] = (field.dtype, shape if usable else (1,) * len(shape))
     return offered

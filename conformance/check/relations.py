@@ -38,9 +38,9 @@ def relations_of(subject: Subject, request: Request) -> Iterator[tuple[str, Call
     able, config, sequences = subject.capabilities, request.config, request.sequences
 
     def claims(*names: str) -> bool:
-        return able.fields.issuperset(names)
+        return able.fields_of(request.path).issuperset(names)
 
-    build = prompt_build(subject, frozenset())
+    build = once_each(prompt_build(subject, frozenset()))
     if request.path == "prompt":
         if config.cp_size > 1 and claims("total_q", *MIRROR_FIELDS):
             yield "M-4", lambda: ranks_rebuild_the_whole(build, config, sequences)
@@ -81,9 +81,22 @@ def prompt_build(subject: Subject, expand: frozenset[str] = frozenset({"kv_swa_f
     return build
 
 
+def once_each(build: Build) -> Build:
+    """A build that is asked for each rank and mode of a batch once: the relations look at the same ranks."""
+    made: dict[tuple[object, ...], Built] = {}
+
+    def remembered(config: oracle.MetadataConfig, sequences: Sequence[oracle.SequenceMetadata]) -> Built:
+        asked = (config.cp_size, config.cp_rank, config.yoco_mode)
+        if asked not in made:
+            made[asked] = build(config, sequences)
+        return made[asked]
+
+    return remembered
+
+
 def claimed_fields(subject: Subject, request: Request) -> Built:
     """The claimed fields of what a subject builds: for others, and for an empty bucket sent along, nobody vouches."""
-    claimed = subject.capabilities.fields
+    claimed = subject.capabilities.fields_of(request.path)
     built = cast(Built, subject.build(request))  # one that lacks a field has raised
     keys = oracle.keys_of(request.path, request.config, request.expand)
     return {key: built[key] for key in keys if key.partition(".")[0] in claimed}
@@ -204,7 +217,7 @@ def decode_paths_agree(subject: Subject, request: Request) -> None:
     )
     tables = defined_tables(request)
     for key, value in zos.items():
-        if key == "cu_seqlens_q":
+        if key == "cu_seqlens_q" or key not in eager:  # not claimed on both paths
             continue
         other = eager[key]
         same = np.array_equal(value, other)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from inputmeta.conformance.cases.model import Case
-from inputmeta.conformance.cases.request import Request, step_request
+from inputmeta.conformance.cases.request import Request, affordable_expansions, step_request
 from inputmeta.conformance.check import out_faults
 from inputmeta.conformance.check.buffers import PATTERNS, Arena, Shapes
 from inputmeta.conformance.check.compare import Wanted, compare_field, compare_fields, finding, tensor_shapes
@@ -48,6 +48,8 @@ class Outcome:
     """Defined cells compared, of one pass."""
     keys: set[str] = field(default_factory=set)
     """Flat keys compared."""
+    shown: dict[int, frozenset[str]] = field(default_factory=dict)
+    """By step that was run: declared names of the fields that were compared or held to relations; none of a refusal."""
     not_built: set[tuple[int, str]] = field(default_factory=set)
     """Step and flat key of the fields that the subject left out of an answer, with a reason."""
     container: bool = False
@@ -103,6 +105,8 @@ class ValidStep:
     index: int
     request: Request
     wanted: dict[str, Wanted]
+    related: frozenset[str] = frozenset()
+    """Declared names of the fields that are held to relations instead of being compared."""
 
     @property
     def shapes(self) -> Shapes:
@@ -123,9 +127,7 @@ def run_case(case: Case, subject: Subject, *, containers: bool = True) -> Outcom
     valid: list[ValidStep] = []
     for index in range(len(case.steps)):
         request = step_request(case, index, in_place=subject.capabilities.in_place)
-        beyond = subject.capabilities.lacks(
-            request.path, request.config, request.sequences, request.max_num_blocks, request.gather
-        ) or fault_beyond(subject, request)
+        beyond = subject.capabilities.lacks(request) or fault_beyond(subject, request)
         if beyond is not None:
             outcome.unsupported.add(beyond)
             continue
@@ -167,7 +169,19 @@ def leave_out_what_was_not_built(outcome: Outcome, valid: Sequence[ValidStep]) -
     if not outcome.ran:
         compared = {}
     outcome.keys = {key for _, key in compared}
+    outcome.shown = shown_by(outcome, valid, set(compared))
     outcome.cells = sum(want.compared() for want in compared.values())
+
+
+def shown_by(outcome: Outcome, valid: Sequence[ValidStep], compared: set[tuple[int, str]]) -> dict[int, frozenset[str]]:
+    """The fields that each step of a case that was run says something of; refused steps with none."""
+    if not outcome.ran:
+        return {}
+    fields: dict[int, set[str]] = {step.index: set(step.related) for step in valid}
+    for index, key in compared:
+        fields[index].add(field_name(key))
+    built = {index: frozenset(names) for index, names in fields.items() if names}
+    return dict.fromkeys(outcome.broken, frozenset[str]()) | built
 
 
 def fault_beyond(subject: Subject, request: Request) -> str | None:
@@ -205,7 +219,14 @@ class Asked:
         self._subject = subject
 
     def build(self, request: Request) -> Result:
-        """The subject's answer; of a valid batch a refusal is none, nor is one that lacks a field. Raises NotBuilt."""
+        """The subject's answer; of a valid batch a refusal is none, nor is one that lacks a field. Raises NotBuilt.
+
+        A batch beyond the claims is not handed over; expansions that are not wanted here are no reason.
+        """
+        wanted = affordable_expansions(request.config, request.sequences)
+        beyond = self.capabilities.lacks(dataclasses.replace(request, expand=wanted))
+        if beyond is not None:
+            raise NotBuilt from Unsupported(beyond)
         try:
             result = ask(self._subject, request)
         except Rejection as error:
@@ -227,20 +248,20 @@ def merge_passes(passes: list[list[Finding]]) -> list[Finding]:
 
 
 def claimed_step(request: Request, index: int, subject: Subject, outcome: Outcome) -> ValidStep:
-    """The oracle's fields of a step, those that the subject claims; the others go to ``outcome.unsupported``."""
-    wanted, unclaimed = wanted_fields(request, subject)
+    """The oracle's fields of a valid step that the subject claims; the others go to ``outcome.unsupported``."""
+    wanted, unclaimed = wanted_fields(request, subject, is_valid=True)
     outcome.unsupported |= unclaimed
-    return ValidStep(index, request, wanted)
+    return ValidStep(index, request, wanted, held_to_relations(subject.capabilities, request))
 
 
 def wanted_fields(
-    request: Request, subject: Subject, rows: Sequence[int] | None = None
+    request: Request, subject: Subject, rows: Sequence[int] | None = None, *, is_valid: bool = False
 ) -> tuple[dict[str, Wanted], set[str]]:
     """The oracle's fields that the subject claims, by flat key, and the names of the others.
 
-    ``rows``: query rows to compare, as in :func:`inputmeta.oracle.expected_fields`.
+    ``rows``: query rows to compare; ``is_valid``: as in :func:`inputmeta.oracle.expected_fields`.
     """
-    expected = request.expected(rows)
+    expected = request.expected(rows, is_valid=is_valid)
     claimed = compared_fields(subject.capabilities, request.path, request.config)
     wanted = {key: Wanted.of(f) for key, f in expected.items() if field_name(key) in claimed}
     others = {field_name(key) for key in expected.keys() - wanted.keys()}
@@ -289,12 +310,14 @@ def run_step(subject: Subject, step: ValidStep, before: Kept) -> tuple[list[Find
 def run_in_place(subject: Subject, step: ValidStep, arena: Arena, tails: Tails) -> list[Finding]:
     """Build one step into fenced buffers; compare the buffers, then the cells around them."""
     shapes = tails.shapes(step.shapes)
+    before = arena.copy()
     views = arena.views(shapes)
-    before = {key: view.copy() for key, view in views.items()}
-    fences = arena.outside(shapes)
     result = build(subject, dataclasses.replace(step.request, out=dict(views)), step.index)
     if isinstance(result, Finding):
         return [result]
+    if is_all_right(step, result, arena, before, tails):
+        return []
+    old, fences = before.views(shapes), before.outside(shapes)
     findings = []
     for key, want in step.wanted.items():
         if not want.tensor:
@@ -312,9 +335,33 @@ def run_in_place(subject: Subject, step: ValidStep, arena: Arena, tails: Tails) 
         rows = want.field.shape[0]
         problem = compare_field(key, want, view[:rows], step.index)
         if problem is not None:
-            findings.append(unwritten(problem, want, view[:rows], before[key][:rows]) or problem)
-        findings.append(tails.check(key, want, view, before[key], step.index))
+            findings.append(unwritten(problem, want, view[:rows], old[key][:rows]) or problem)
+        findings.append(tails.check(key, want, view, old[key], step.index))
     return [found for found in findings if found is not None]
+
+
+def is_all_right(step: ValidStep, result: Result, arena: Arena, before: Arena, tails: Tails) -> bool:
+    """Whether the buffers hold what they held ``before`` the step, but for its fields, which are as wanted.
+
+    One comparison in place of several for each field; where it is not so, those say what is wrong.
+    """
+    if tails.neutral or any(want.rows is not None for want in step.wanted.values()):
+        return False
+    right = before.copy()
+    for key, want in step.wanted.items():
+        if not want.tensor:
+            if compare_field(key, want, result.get(key), step.index) is not None:
+                return False
+            continue
+        if isinstance(result.get(key), Unsupported):
+            return False
+        cells = right.rows[key].view(want.field.shape)
+        if want.defined is None:
+            cells[...] = want.values
+        else:
+            np.copyto(cells, want.values, where=want.defined, casting="unsafe")
+            np.copyto(cells, arena.rows[key].view(want.field.shape), where=~want.defined)
+    return arena.same(right)
 
 
 def unwritten(problem: Finding, want: Wanted, view: np.ndarray, before: np.ndarray) -> Finding | None:

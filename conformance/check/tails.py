@@ -68,7 +68,7 @@ def tails_of(requests: list[Request], able: Capabilities) -> Tails:
     neutral = {
         key: declared(key).neutral_cell(config)
         for key in oracle.keys_of(first.path, config, first.expand)
-        if declared(key).layout(first.path, config).rows == "query" and declared(key).name in able.fields
+        if declared(key).layout(first.path, config).rows == "query" and declared(key).name in able.fields_of(first.path)
     }
     rows = max(sum(sequence.seqlen_q for sequence in request.sequences) for request in requests)
     return Tails(neutral, max(1, rows) + SPARE_ROWS)

@@ -28,14 +28,14 @@ INDEX, REVERSE = "mirror_cp_index", "mirror_cp_reverse_index"
 def flavours_of(subject: Subject, request: Request) -> Iterator[tuple[str, Callable[[], None]]]:
     """The relations of the flavours that a subject claims as dialects, for a valid prompt of several ranks."""
     able = subject.capabilities
-    if request.path == "prompt" and request.config.cp_size > 1 and {INDEX, REVERSE} <= able.fields:
+    if request.path == "prompt" and request.config.cp_size > 1 and {INDEX, REVERSE} <= able.fields_of(request.path):
         for name in sorted(able.dialects & FLAVOURS.keys()):
             yield "M-4", partial(flavour_is_kept, subject, request, FLAVOURS[name])
 
 
 def compared_fields(claims: Capabilities, path: str, config: oracle.MetadataConfig) -> frozenset[str]:
     """Declared names of the claimed fields that are compared: all, but those left to relations."""
-    return claims.fields - left_to_relations(claims, path, config)
+    return claims.fields_of(path) - left_to_relations(claims, path, config)
 
 
 def left_to_relations(claims: Capabilities, path: str, config: oracle.MetadataConfig) -> frozenset[str]:
@@ -47,11 +47,13 @@ def left_to_relations(claims: Capabilities, path: str, config: oracle.MetadataCo
 
 def held_to_relations(claims: Capabilities, request: Request) -> frozenset[str]:
     """Those of them that :func:`flavour_is_kept` looks at, if it has what it needs."""
-    if not {INDEX, REVERSE} <= claims.fields:
+    if not {INDEX, REVERSE} <= claims.fields_of(request.path):
         return frozenset()
     looked_at = {name for name, field in oracle.FIELDS.items() if field.mirrored or field.rows == "mirror"}
     return (
-        left_to_relations(claims, request.path, request.config) & claims.fields & {*looked_at, REVERSE, "cp_mirror_len"}
+        left_to_relations(claims, request.path, request.config)
+        & claims.fields_of(request.path)
+        & {*looked_at, REVERSE, "cp_mirror_len"}
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from enum import Enum, auto
 
@@ -11,11 +12,13 @@ from rich.progress import Progress
 from inputmeta.conformance import exits
 from inputmeta.conformance.campaign.fuzz import Campaign
 from inputmeta.conformance.campaign.judging import Known, Run, tell
+from inputmeta.conformance.campaign.known_counts import Seen
 from inputmeta.conformance.campaign.reducing import REDUCE_SECONDS, REDUCER, reduce_roots
 from inputmeta.conformance.cases.model import Origin
 from inputmeta.conformance.check.verdicts import Verdict
 from inputmeta.conformance.console import remark, say
 from inputmeta.conformance.generate.profile import REFUSALS
+from inputmeta.conformance.subjects import Subject
 
 REDUCE_SHARE = 0.4
 """Of the time that is left behind shrinking."""
@@ -38,14 +41,24 @@ def verdict_counts(campaign: Campaign) -> str:
     return " ".join(f"{verdict} {campaign.verdicts[verdict]}" for verdict in Verdict if campaign.verdicts[verdict])
 
 
+def reasons_text(subject: Subject, reasons: Counter[str]) -> str:
+    """What a subject does not claim or build, with the number of cases; empty if that is nothing."""
+    names = ", ".join(f"{name} ({count})" for name, count in sorted(reasons.items()))
+    return f"not claimed by {subject.name}, in cases: {names}" if names else ""
+
+
+def seen_in(campaign: Campaign) -> Seen:
+    """What generated cases did not build, as known failures record it."""
+    return Seen("generated", campaign.coverage.cases, campaign.not_built, campaign.seed)
+
+
 def summary(campaign: Campaign) -> str:
     """One line a campaign, and one for what the subject does not claim."""
     speed = f"{campaign.cases} cases in {campaign.seconds:.1f} s, {campaign.cells} cells compared"
     line = f"{speed}: {verdict_counts(campaign)}"
     line += f"; containers: {campaign.containers} checked" if campaign.containers else ""
     if campaign.unsupported:
-        names = ", ".join(f"{name} ({count})" for name, count in sorted(campaign.unsupported.items()))
-        line += f"\nnot claimed by {campaign.subject.name}, in cases: {names}"
+        line += f"\n{reasons_text(campaign.subject, campaign.unsupported)}"
     outside = [name for name in REFUSALS if name not in campaign.profile.refusals]
     if outside:
         line += f"\noutside the claims, so not drawn: batches that break {', '.join(outside)}"
@@ -60,15 +73,21 @@ class Detail(Enum):
     FEATURES = auto()
 
 
+NOT_VISITED = {False: "not visited, though reachable", True: "not visited; conditions may exclude it"}
+"""What is said of a feature, by whether the claims have conditions: what several exclude together is not declared."""
+
+
 def coverage_text(campaign: Campaign, detail: Detail) -> str:
-    """The coverage table, then every reachable feature that was not visited.
+    """The coverage table, then every reachable feature that was not visited, and those outside the claims.
 
     A campaign that ended at a failure gets the first line alone.
     """
     rows = campaign.coverage.rows(campaign.profile)
     brief = campaign.failures or detail is Detail.COUNT
     unvisited = [] if brief else campaign.coverage.unvisited(campaign.profile)
+    outside = campaign.coverage.outside(campaign.profile)
     lines = [f"coverage: {sum(1 for row in rows if row.count)} of {len(rows)} features visited"]
+    lines[0] += f", {len(outside)} outside the claims" * bool(outside)
     if campaign.failures:
         lines[0] += " before the first failure"
     elif detail is Detail.FEATURES:
@@ -79,7 +98,9 @@ def coverage_text(campaign: Campaign, detail: Detail) -> str:
             group, _, name = row.id.partition(":")
             groups.setdefault(group, []).append(f"{name} {row.count}")
         lines += [f"  {group:11} {', '.join(names)}" for group, names in groups.items()]
-    lines += [f"  not visited, though reachable: {row.id}  {row.text}" for row in unvisited]
+    lines += [f"  {NOT_VISITED[campaign.profile.limited]}: {row.id}  {row.text}" for row in unvisited]
+    if detail is Detail.FEATURES and not campaign.failures:
+        lines += [f"  outside the claims: {row.id}  {row.text}" for row in outside]
     return "\n".join(lines)
 
 
@@ -100,7 +121,8 @@ def conclude(campaign: Campaign, run: Run) -> int:
     aside = ""
     if campaign.cut_short:
         aside = f"not fully shrunk: {campaign.interrupted or 'time was up'}"
-    failures = reduce_roots(run.session, campaign.failures.by_size(), reduce_seconds(run.deadline))
+    seconds = reduce_seconds(run.deadline)
+    failures = reduce_roots(run.session, campaign.failures.by_size(), seconds, is_known=run.is_known)
     new = tell(run, failures, origin=origin, aside=aside)
     run.deadline = None
     if campaign.lost is not None:

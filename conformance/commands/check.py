@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -10,13 +11,23 @@ import typer
 
 from inputmeta.conformance import exits
 from inputmeta.conformance.campaign.fuzz import fuzz
-from inputmeta.conformance.campaign.generated import ROUND_EXAMPLES, claimed_paths, profile_for
+from inputmeta.conformance.campaign.generated import claimed_paths, profile_for
 from inputmeta.conformance.campaign.judging import Run, opened, run_cases
+from inputmeta.conformance.campaign.known_counts import Seen
 from inputmeta.conformance.campaign.wide import CHECK_BATCHES, CHECK_SECONDS, LEAST_ROUNDS, tier_of
 from inputmeta.conformance.cases.corpus import bundled_corpus, load_corpus
 from inputmeta.conformance.commands import options
-from inputmeta.conformance.commands.campaign_text import Detail, conclude, coverage_text, show_on, summary
+from inputmeta.conformance.commands.campaign_text import (
+    Detail,
+    conclude,
+    coverage_text,
+    reasons_text,
+    seen_in,
+    show_on,
+    summary,
+)
 from inputmeta.conformance.console import conclusion, progress, remark, say
+from inputmeta.conformance.generate.rounds import ROUND_EXAMPLES
 from inputmeta.conformance.interrupts import noted
 from inputmeta.conformance.workers.target import Target
 
@@ -59,8 +70,12 @@ def run_check(
 ) -> int:
     """Every corpus, then generated cases; prints the result and returns the exit code."""
     claimed = claimed_paths(run.subject, paths)
+    rounds = -(-examples // ROUND_EXAMPLES)
+    profile = profile_for(run.subject, claimed) if rounds and claimed else None  # an error before anything is run
     code, ran = exits.CONFORMS, 0
     lines = []
+    reasons: Counter[str] = Counter()
+    cases = 0
     if run.subject.capabilities.dialects:
         lines.append(f"check {run.subject.name}{run.subject.capabilities.under}")
         remark(lines[0])
@@ -68,11 +83,15 @@ def run_check(
         counts = run_cases(run, load_corpus(corpus), paths=claimed)
         lines.append(f"corpus {corpus.name}: {counts}")
         remark(lines[-1])
+        reasons += counts.reasons
+        cases += counts.total
         code = exits.DIFFERS if counts.failed else code
         ran += counts.passed + counts.known
-    rounds = -(-examples // ROUND_EXAMPLES)
-    if rounds and claimed and noted() is None:
-        profile = profile_for(run.subject, claimed)
+    if noted() is None:
+        run.known.seen.append(Seen("corpus", cases, reasons))
+        if reasons:
+            remark(reasons_text(run.subject, reasons))
+    if profile is not None and noted() is None:
         with progress(rounds * ROUND_EXAMPLES) as bar:
             shown = show_on(bar, by_cases=True)
             campaign = fuzz(run.session, profile, seed_value=seed, rounds=rounds, known=run.known, on_case=shown)
@@ -80,6 +99,7 @@ def run_check(
         remark(told)
         remark(coverage_text(campaign, Detail.FORMULAS if coverage else Detail.COUNT))
         lines.append(told.splitlines()[0])
+        run.known.seen.append(seen_in(campaign))
         code = max(code, conclude(campaign, run))
         ran += campaign.ran
         if rounds < LEAST_ROUNDS:
@@ -88,8 +108,10 @@ def run_check(
             wide = tier_of(run, claimed, seed).test(count=CHECK_BATCHES * rounds, seconds=CHECK_SECONDS * rounds)
             lines.append(wide.text)
             code = wide.code
-    for entry in run.known.unused() if noted() is None else ():
-        say(run.known.complaint(entry))
-        code = exits.DIFFERS
+    if noted() is None:
+        complaints = [*map(run.known.complaint, run.known.unused()), *run.known.grown()]
+        for complaint in complaints:
+            say(complaint)
+        code = exits.DIFFERS if complaints else code
     conclusion("; ".join(lines))
     return exits.NOTHING_RAN if code == exits.CONFORMS and not ran else code

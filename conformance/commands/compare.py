@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Annotated
@@ -103,14 +104,7 @@ def run(agreement: Agreement, files: Sequence[Path], seed: int, count: int) -> N
     profiles = [
         profile_for(subject, paths) for subject in agreement.subjects.values() if (paths := claimed_paths(subject))
     ]
-    if not profiles:
-        return
-    profile = Profile(
-        paths=tuple({path: None for p in profiles for path in p.paths}),
-        max_cp_size=max(p.max_cp_size for p in profiles),
-        yoco_modes=tuple({mode: None for p in profiles for mode in p.yoco_modes}),
-        refusals=tuple({name: None for p in profiles for name in p.refusals}),
-    )
+    shares = spanned(profiles)
     with progress(count) as bar:
         task = bar.task_ids[0]
 
@@ -119,7 +113,29 @@ def run(agreement: Agreement, files: Sequence[Path], seed: int, count: int) -> N
             bar.update(task, completed=agreement.cases, description=f"comparing {agreement.cases} cases")
 
         with suppress(Interrupted):
-            for_each_case(profile, seed, count, use)
+            for number, profile in enumerate(shares):
+                for_each_case(profile, seed, len(range(number, count, len(shares))), use)
+
+
+def spanned(profiles: Sequence[Profile]) -> list[Profile]:
+    """What the profiles of subjects with the same conditions and sizes span together, one for each of these."""
+    groups: dict[tuple[object, ...], list[Profile]] = {}
+    for each in profiles:
+        key = (each.conditions, each.max_total_q, each.max_num_reqs, each.max_table_columns)
+        groups.setdefault(key if each.limited else (), []).append(each)
+    return [
+        replace(
+            group[0],
+            paths=tuple({path: None for p in group for path in p.paths}),
+            max_cp_size=max(p.max_cp_size for p in group),
+            yoco_modes=tuple({mode: None for p in group for mode in p.yoco_modes}),
+            refusals=tuple({name: None for p in group for name in p.refusals}),
+            invalid=Profile.invalid,
+            varlen=True,
+            read_only=True,
+        )
+        for group in groups.values()
+    ]
 
 
 def conclude(agreement: Agreement, targets: str, save_dir: Path, found_by: str) -> None:

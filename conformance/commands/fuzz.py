@@ -16,7 +16,7 @@ from inputmeta.conformance.campaign.generated import claimed_paths, profile_for
 from inputmeta.conformance.campaign.judging import Run, opened
 from inputmeta.conformance.campaign.wide import LEAST_SECONDS, SHARE, tier_of
 from inputmeta.conformance.commands import options
-from inputmeta.conformance.commands.campaign_text import Detail, conclude, coverage_text, show_on, summary
+from inputmeta.conformance.commands.campaign_text import Detail, conclude, coverage_text, seen_in, show_on, summary
 from inputmeta.conformance.console import conclusion, fail, notice, plain_text, progress, remark, say
 from inputmeta.conformance.interrupts import noted
 from inputmeta.conformance.workers.target import Target
@@ -85,6 +85,7 @@ def run_fuzz(run: Run, seconds: float, seed: int, paths: Sequence[str] | None, *
         campaign = run_campaign(
             run.session, profile, seed_value=seed, seconds=seconds - share, known=run.known, on_case=show_on(bar)
         )
+    run.known.seen.append(seen_in(campaign))
     remark(summary(campaign))
     remark(coverage_text(campaign, Detail.FEATURES if full_coverage else Detail.FORMULAS))
     code = conclude(campaign, run)
@@ -95,8 +96,9 @@ def run_fuzz(run: Run, seconds: float, seed: int, paths: Sequence[str] | None, *
         told += f"; {wide.text}"
         code = wide.code
     conclusion(told)
-    for entry in run.known.unused() if noted() is None else ():
-        notice(run.known.complaint(entry))
+    if noted() is None:
+        for complaint in (*map(run.known.complaint, run.known.unused()), *run.known.grown()):
+            notice(complaint)
     return code
 
 

@@ -20,6 +20,7 @@ from inputmeta.conformance.cases.request import WantsError
 from inputmeta.conformance.check.verdicts import NO_FAILURES, Verdict
 from inputmeta.conformance.commands.main import HELP_NAMES, HelpContext
 from inputmeta.conformance.console import coloured, fail, notice, quieted
+from inputmeta.conformance.generate import NothingToDrawError
 from inputmeta.conformance.interrupts import Interrupted, noted, watched
 from inputmeta.conformance.subjects import SubjectError
 from inputmeta.conformance.workers import target
@@ -54,6 +55,10 @@ SubjectOption = Annotated[str | None, typer.Option("--subject", "-s", help="what
 CommandOption = Annotated[
     str | None,
     typer.Option("--subject-command", help="a program that speaks the protocol, instead of --subject"),
+]
+PythonOption = Annotated[
+    str | None,
+    typer.Option("--subject-python", metavar="PATH", help="the interpreter that a --subject runs in; this one without"),
 ]
 JsonOption = Annotated[bool, typer.Option("--subject-json", help="the program speaks lines of JSON")]
 InProcessOption = Annotated[
@@ -150,6 +155,7 @@ def with_target(
             "subject": (SubjectOption, None),
             "command": (CommandOption, None),
             "json": (JsonOption, False),
+            "python": (PythonOption, None),
             "in_process": (InProcessOption, in_process),
             "timeout": (TimeoutOption, target.TIMEOUT),
             "memory_limit": (MemoryOption, target.MEMORY_LIMIT),
@@ -165,7 +171,7 @@ def with_target(
             if chosen["json"] and chosen["command"] is None:
                 raise fail("--subject-json: belongs to --subject-command")
             chosen["subject"] = chosen["subject"] or target.SUBJECT
-            if in_process and chosen["command"] is not None:
+            if in_process and (chosen["command"] is not None or chosen.get("python") is not None):
                 chosen["in_process"] = False  # it was not asked for
             with quieted(given.pop("quiet")), one_line_errors():
                 command(target=Target(**chosen), **given)
@@ -194,7 +200,7 @@ def one_line_errors() -> Iterator[None]:
         try:
             with coloured(VERDICT_STYLES):
                 yield
-        except (Interrupted, typer.Exit, SubjectError, CaseError, KnownFailuresError) as error:
+        except (Interrupted, typer.Exit, SubjectError, CaseError, KnownFailuresError, NothingToDrawError) as error:
             ended = noted()
             if ended is not None:
                 if ended.code != exits.CLOSED_PIPE:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -22,12 +24,15 @@ from inputmeta.conformance.cases.request import load_wanted
 from inputmeta.conformance.check.runner import Outcome
 from inputmeta.conformance.check.verdicts import Verdict
 from inputmeta.conformance.commands import options
-from inputmeta.conformance.console import conclusion, progress, remark, say
+from inputmeta.conformance.console import conclusion, fail, progress, remark, say
 from inputmeta.conformance.interrupts import Interrupted, noted
 from inputmeta.conformance.workers.target import Target
 
 EXAMINE_SHARE = 0.3
 """Of the time: to find out how a failure comes back, and which of the files before it it needs."""
+
+ReduceOne = Callable[[Failure, float], Failure]
+"""Reduces a failure within some seconds."""
 
 app = options.command_app()
 
@@ -43,6 +48,9 @@ def reduce(
     any_signature: Annotated[
         bool, typer.Option("--any-signature", help="a smaller case that fails in another way will do")
     ] = False,
+    jobs: Annotated[
+        int, typer.Option(min=1, max=64, help="workers that run cases of the search; it finds the same with any number")
+    ] = 1,
     save_dir: options.SaveDirOption = options.SAVE_DIR,
 ) -> None:
     """Make failing cases smaller until no single step further fails, and say from which sizes on they fail.
@@ -50,19 +58,23 @@ def reduce(
     Case files are run in order in one worker, as `replay` does; the first that fails is reduced, each of its findings
     that follows from no other apart, together with the files before it if it needs them. Steps and sequences are left
     out, sequences put together, lengths, ids and the configuration lowered; a case that is valid stays so. The same
-    case and subject give the same result, if there is time enough.
+    case and subject give the same result, if there is time enough. `--jobs` runs cases before they are asked for, in
+    workers of their own: it pays where the subject is slow.
 
     Example: `inputmeta reduce case.json --subject my_engine.adapter:build --seconds 30`
     """
     # Read before the first is run, so that a bad file costs nothing.
     loaded = [load_wanted(path) for path in cases]
+    if jobs > 1 and target.in_process:
+        raise fail("--jobs: with --in-process there are no workers")
     end = time.monotonic() + seconds
     with opened(target, save_dir, KnownFailures()) as run, progress(seconds) as bar:
-        code = run_reduce(run, loaded, end, bar, any_signature=any_signature)
+        reduce_one = partial(reduce_failure, run.session, any_signature=any_signature, on_try=show_on(bar), jobs=jobs)
+        code = run_reduce(run, loaded, end, reduce_one)
     raise typer.Exit(code)
 
 
-def run_reduce(run: Run, cases: list[Case], end: float, bar: Progress, *, any_signature: bool) -> int:
+def run_reduce(run: Run, cases: list[Case], end: float, reduce_one: ReduceOne) -> int:
     """Reduce the first case that fails; prints the result and returns the exit code."""
     case, outcome = first_failing(run, cases)
     if not outcome.findings:
@@ -72,10 +84,9 @@ def run_reduce(run: Run, cases: list[Case], end: float, bar: Progress, *, any_si
     failures = [Failure.seen(found, case, mark, beside=beside) for found in outcome.findings]
     found = {root.failure.finding.signature: root.failure for root in roots(failures)}
     remark(f"reduce {run.subject.name}: {', '.join(found)}")
-    show = show_on(bar)
     for index, (signature, failure) in enumerate(found.items()):
         share = (end - time.monotonic()) / (len(found) - index)
-        found[signature] = reduced(run, failure, share, show, any_signature=any_signature)
+        found[signature] = reduced(run, failure, share, reduce_one)
     tell(
         run,
         [found.get(failure.finding.signature, failure) for failure in failures],
@@ -105,19 +116,17 @@ def nothing_to_reduce(run: Run, outcome: Outcome) -> int:
     return exits.NOTHING_RAN
 
 
-def reduced(run: Run, failure: Failure, seconds: float, show: OnTry, *, any_signature: bool) -> Failure:
+def reduced(run: Run, failure: Failure, seconds: float, reduce_one: ReduceOne) -> Failure:
     """The failure on a smaller case, with what it needs before it; as it was if it does not come back each time."""
     end = time.monotonic() + seconds
-    smaller = reduce_failure(
-        run.session, failure, (1 - EXAMINE_SHARE) * seconds, any_signature=any_signature, on_try=show
-    )
+    smaller = reduce_one(failure, (1 - EXAMINE_SHARE) * seconds)
     if smaller.reduced:  # it fails by itself
         return labelled(run, smaller, EXAMINE_SHARE * seconds)
     found = labelled(run, failure, EXAMINE_SHARE * seconds)
     if found.finding.verdict is Verdict.FLAKY or noted() is not None:
         return replace(found, reduced=f"{found.reduced}; not reduced")
     left = end - time.monotonic()
-    smaller = reduce_failure(run.session, replace(found, reduced=""), left, any_signature=any_signature, on_try=show)
+    smaller = reduce_one(replace(found, reduced=""), left)
     return replace(smaller, reduced=f"{found.reduced}; {smaller.reduced or 'not reduced'}")
 
 

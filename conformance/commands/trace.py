@@ -111,7 +111,7 @@ def parse_rows(text: str) -> int | None:
 
 def conclude(run: Run, result: TraceResult, save_case: int | None) -> int:
     """Report the failures, save what is to be saved, and give the exit code."""
-    tell(run, reduce_roots(run.session, list(result.failures.values())), examine=False)
+    tell(run, reduce_roots(run.session, list(result.failures.values()), is_known=run.is_known), examine=False)
     if save_case is not None:
         if result.saved is None:
             say(f"step {save_case} was not reached: nothing saved")

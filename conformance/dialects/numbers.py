@@ -25,6 +25,7 @@ SLOTS = ("slot_mapping_store_ca", "slot_mapping_store_swa", "yoco_consumer_slot_
 """Fields of cells that are stored to, -1 for none."""
 NULL_BLOCK = "null-block-0"
 NULL_STATE = "null-state-0"
+SENTINEL = "sentinel-0"
 
 
 def defined_tables(request: Request, tables: np.ndarray) -> np.ndarray:
@@ -123,7 +124,7 @@ def lengths_known_zero(request: Request, key: str) -> np.ndarray:
 
 def change_lengths(request: Request, key: str, values: np.ndarray, *, at_least_1: bool) -> np.ndarray:
     """Lengths below 1 as 1; or, where the length is known to be 0, 1 as 0 and 0 as a value that is right nowhere."""
-    if request.path == "prompt":
+    if request.path == "prompt" and not key.startswith("klen."):
         return values
     pair = key.partition(".")[0].endswith("offset_len")
     empty = lengths_known_zero(request, key)
@@ -135,6 +136,20 @@ def change_lengths(request: Request, key: str, values: np.ndarray, *, at_least_1
     else:
         changed = np.where(empty, np.select([cells == 1, cells == 0], [0, -2], cells), cells).astype(cells.dtype)
     return np.stack([values[:, 0], changed], axis=1) if pair else changed
+
+
+NO_SENTINEL = "no-query-sentinel"
+FAULTING = 998244353
+"""F-QIDX: what stands for the index of a placeholder."""
+
+
+def swap_sentinel(request: Request, key: str, indices: np.ndarray) -> np.ndarray:
+    """The two values of a placeholder's row, its index in the batch and the faulting one, swapped; others stay."""
+    rows = rows_of(request, key)
+    require_shape(NO_SENTINEL, key, indices, (len(rows),), "a row a query row (I-3: at least one)")
+    idle = rows.of([sequence.is_placeholder for sequence in request.sequences]) == 1
+    swapped = np.select([indices == FAULTING, indices == rows.sequence], [rows.sequence, FAULTING], indices)
+    return like(indices, np.where(idle, swapped, indices))
 
 
 BLOCK_FIELDS = ("block_tables", "load_segments_ca", "slot_mapping_store_ca", "kv_ca_index")
@@ -170,7 +185,7 @@ NULL_STATES = field_by_field(
     translate=partial(shift_state, higher=False),
 )
 SENTINEL_0 = field_by_field(
-    name="sentinel-0",
+    name=SENTINEL,
     says="a row that stores nothing has slot 0, a cell of the null block, where the specification has -1",
     fields=SLOTS,
     forward=lambda _, __, values: other_sentinel(values, -1, 0),
@@ -179,9 +194,16 @@ SENTINEL_0 = field_by_field(
 )
 AT_LEAST_1 = field_by_field(
     name="lengths-at-least-1",
-    says="lengths of a decode step are at least 1, also where no key is visible yet",
+    says="lengths of a decode step, and klen of any, are at least 1, also where no key is visible yet",
     fields=LENGTHS,
     forward=partial(change_lengths, at_least_1=True),
     translate=partial(change_lengths, at_least_1=False),
     invisible=tuple(Invisible("", name, "a length below 1 comes out as 1, as one of 1 does") for name in LENGTHS),
+)
+NO_QUERY_SENTINEL = field_by_field(
+    name=NO_SENTINEL,
+    says="a placeholder's row has the index of its sequence, not one that faults",
+    fields={"query_indices"},
+    forward=swap_sentinel,
+    translate=swap_sentinel,
 )

@@ -8,7 +8,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from inputmeta.conformance.cases.request import Request
-from inputmeta.conformance.dialects import compressed, numbers, rings, windows
+from inputmeta.conformance.dialects import (
+    bases,
+    compressed,
+    expansions,
+    fillers,
+    numbers,
+    packed,
+    rings,
+    windows,
+)
 from inputmeta.conformance.dialects.base import Dialect, DialectError, Fields, Value
 from inputmeta.conformance.dialects.flavours import FLAVOURED
 
@@ -17,15 +26,28 @@ DIALECTS: dict[str, Dialect] = {
     for dialect in (
         numbers.INT64,
         compressed.TOKEN_ROWS,
+        fillers.ROPE_POSITIONS,
+        fillers.WINDOW_OF_1,
+        expansions.WIDTH_BY_TABLE,
+        expansions.STARTS_WITHOUT_END,
+        rings.OVERWRITTEN_ROWS,
         rings.CYCLIC_TABLE,
         rings.BY_PLACE,
         windows.BY_REQUEST,
+        windows.BY_WORKSPACE,
+        bases.FLOOR_STEPS,
+        bases.BY_REQUEST,
+        expansions.BEHIND_WINDOWS,
         numbers.NULL_BLOCKS,
         numbers.NULL_STATES,
         numbers.SENTINEL_0,
+        fillers.LOW_RATIO_SLOTS,
+        fillers.NULL_RING,
         numbers.AT_LEAST_1,
+        numbers.NO_QUERY_SENTINEL,
         windows.NEWEST_FIRST,
         windows.PADDED_WIDTH,
+        packed.PACKED,
         *FLAVOURED,
     )
 }

@@ -127,6 +127,29 @@ def renumbered(cells: np.ndarray, states: np.ndarray, at: np.ndarray, size: int,
     return like(given, np.where(own, there.reshape(rows) * size + place, nowhere(cells)))
 
 
+OVERWRITTEN = "overwritten-rows-stored"
+STORE_FIELDS = ("slot_mapping_store_swa", "yoco_consumer_slot_mapping_store_swa")
+
+
+def swap_overwritten(request: Request, key: str, slots: np.ndarray) -> np.ndarray:
+    """-1 and the row's own ring cell swapped, where a later row of the step lies in the same cell; others stay."""
+    rows, ring = rows_of(request, key), request.config.swa_block_size
+    require_rows(OVERWRITTEN, key, slots, len(rows))
+    states = rows.of([sequence.state_id for sequence in request.sequences])
+    live = rows.of([not sequence.is_placeholder for sequence in request.sequences]) == 1
+    overwritten = rows.queries & live & (rows.position + ring < rows.of(rows.seqlen_k))
+    own = states * ring + rows.position % ring
+    swapped = np.select([slots == -1, slots == own], [own, -1], wide(slots))
+    return like(slots, np.where(overwritten, swapped, slots))
+
+
+OVERWRITTEN_ROWS = field_by_field(
+    name=OVERWRITTEN,
+    says="a row whose ring cell a later row of the same step overwrites has its slot, not -1",
+    fields=STORE_FIELDS,
+    forward=swap_overwritten,
+    translate=swap_overwritten,
+)
 CYCLIC_TABLE = field_by_field(
     name=CYCLIC,
     says="a ring is pages of a cyclic table: position pos lies in table[(pos // page) % n] * page + pos % page",

@@ -15,6 +15,7 @@ TILE = 128
 """Columns to whose multiple ``padded-width`` rounds up."""
 PADDED = "padded-width"
 BUFFERS = "buffers-by-request"
+WORKSPACES = "workspaces-by-request"
 
 
 def reversed_windows(key: str, index: np.ndarray) -> np.ndarray:
@@ -110,6 +111,37 @@ def change_buffers(request: Request, key: str, index: np.ndarray, *, by_request:
     return change(index, rows, window, np.minimum(rows.seqlen_k - rows.seqlen_q, window))
 
 
+def workspaces(request: Request, rows: Rows) -> tuple[int, np.ndarray]:
+    """Rows of each request's workspace, and how many of them are history, int64 [n_seq]: at most W - 1, and none of
+    what is not to be trusted.
+    """
+    starts = np.array([sequence.swa_valid_start for sequence in request.sequences], dtype=np.int64)
+    trusted = np.maximum(0, rows.seqlen_k - rows.seqlen_q - starts)
+    window = request.config.window_size
+    return window - 1 + int(rows.seqlen_q.max()), np.minimum(trusted, window - 1)
+
+
+def change_workspaces(request: Request, key: str, index: np.ndarray, *, by_request: bool) -> np.ndarray:
+    """Windows of a prompt in the other numbering; -1 stays, what is not of the row's own sequence is right nowhere."""
+    rows = rows_of(request, key)
+    require_shape(WORKSPACES, key, index, (len(rows), None), "a row of keys a query row (I-3: at least one)")
+    size, history = workspaces(request, rows)
+    window, count, q = request.config.window_size, len(rows.seqlen_q), rows.seqlen_q
+    begins, sequence = np.cumsum(q) - q, np.maximum(rows.sequence, 0)[:, None]
+    if by_request:
+        old, new = wide(index) - (sequence + 1) * window, wide(index) - count * window - begins[sequence]
+        place = np.where((old >= -window) & (old < 0), old, new) + history[sequence]
+        moved = sequence * size + place
+        own = (place < history[sequence]) == ((old >= -window) & (old < 0))
+    else:
+        place = wide(index) - sequence * size
+        new = place - history[sequence]
+        moved = np.where(new < 0, (sequence + 1) * window + new, count * window + begins[sequence] + new)
+        own = place >= 0
+    own &= rows.queries[:, None] & (index >= 0) & (place >= 0) & (place < (history + q)[sequence])
+    return like(index, np.where(own, moved, nowhere(wide(index))))
+
+
 NEWEST_FIRST = field_by_field(
     name="newest-first",
     says="the keys of a window are listed from the newest to the oldest",
@@ -131,4 +163,12 @@ BY_REQUEST = field_by_field(
     fields={"kv_swa_full_index"},
     forward=partial(change_buffers, by_request=True),
     translate=partial(change_buffers, by_request=False),
+)
+BY_WORKSPACE = field_by_field(
+    name=WORKSPACES,
+    says="windows of a prompt point into a workspace of W - 1 + the most new rows a request: its last trusted keys, at "
+    "most W - 1, and then its new rows",
+    fields={"kv_swa_full_index"},
+    forward=partial(change_workspaces, by_request=True),
+    translate=partial(change_workspaces, by_request=False),
 )

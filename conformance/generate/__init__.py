@@ -9,15 +9,18 @@ from .coverage import Coverage, CoverageRow
 from .draws import RandomDraw
 from .features import FEATURES, Feature, features
 from .profile import Profile
+from .scales import NothingToDrawError, drawable
 
 __all__ = [
     "FEATURES",
     "Coverage",
     "CoverageRow",
     "Feature",
+    "NothingToDrawError",
     "Profile",
     "RandomDraw",
     "batches",
     "draw_case",
+    "drawable",
     "features",
 ]

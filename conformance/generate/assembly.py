@@ -18,7 +18,7 @@ from inputmeta.conformance.cases.model import Config, Path, Sequence
 from .configs import RAW_SENTINEL, SENTINEL_ENTRY
 from .draws import INT32_MAX, INT32_MIN, Draw, T, chance, pick
 from .int32 import block_count
-from .sequences import Draft, Scope, drafts, empty_draft
+from .sequences import Draft, Scope, drafts, empty_draft, lowest
 from .tokens import compressed_history, raw_tokens, recent_history
 
 Tables = list[tuple[int, ...]]
@@ -47,14 +47,18 @@ def steps(draw: Draw, scope: Scope, sizes: Items[int], totals: Items[int]) -> tu
     wanted = pick(draw, totals)
     total = max(size, wanted) if size else 1
     layout = pick(draw, (0, 1, 2, 0, 1, 2, 3))
-    first_state = pick(draw, (1, 1, 6, 1_001, 0))
+    first_state = lowest(pick(draw, (1, 1, 6, 1_001, 0)), _highest_first(scope, total))
     odd_token = pick(draw, (None, None, None, None, 0, -1, INT32_MAX, INT32_MIN))
     shares = chance(draw, 1, 4)
     each = scope.shared_by(total)
-    distinct = [draw.part(drafts, each) for _ in range(size)] or [empty_draft(scope.path)]
-    drawn = [distinct[index % len(distinct)] for index in range(total)]
-    lengths = [block_count(scope.config, draft.seqlen_k) + draft.more_blocks for draft in drawn]
-    tables = block_tables(lengths, layout)
+    distinct: list[Draft] = []
+    for left in reversed(range(size)):
+        has_to_work = left == 0 and not scope.conditions.empty_steps and not any(draft.seqlen_q for draft in distinct)
+        distinct.append(draw.part(drafts, each.with_rows() if has_to_work else each))
+    distinct = distinct or [empty_draft(scope.path)]
+    drawn = with_blocks(scope, [distinct[index % len(distinct)] for index in range(total)])
+    lengths = [table_length(scope, draft) for draft in drawn]
+    tables = block_tables(lengths, layout if _fit(scope, 2 * sum(lengths) - 1) else 3)
     common = shared_blocks(scope.config, drawn) if shares else [0] * len(drawn)
     last_state = first_state + len(drawn) - 1
     identities = [
@@ -63,6 +67,32 @@ def steps(draw: Draw, scope: Scope, sizes: Items[int], totals: Items[int]) -> tu
     ]
     pairs = zip(drawn, identities, strict=True)
     return tuple(sequence(scope.path, scope.config, draft, identity) for draft, identity in pairs)
+
+
+def table_length(scope: Scope, draft: Draft) -> int:
+    """Entries of a sequence's block table."""
+    return block_count(scope.config, draft.seqlen_k) + draft.more_blocks
+
+
+def with_blocks(scope: Scope, drawn: list[Draft]) -> list[Draft]:
+    """As many of the sequences, from the first on, as there are physical blocks for; the first in any case."""
+    highest = scope.conditions.highest_block(scope.config.block_size)
+    if highest is None:
+        return drawn
+    ends = accumulate(table_length(scope, draft) for draft in drawn)
+    return drawn[: max(1, sum(end <= highest + 1 for end in ends))]
+
+
+def _highest_first(scope: Scope, total: int) -> int | None:
+    """Highest state id of the first of ``total`` sequences; None: any."""
+    largest = scope.conditions.largest_state
+    return None if largest is None else max(0, largest - total + 1)
+
+
+def _fit(scope: Scope, block: int) -> bool:
+    """Whether a physical block id is within the conditions."""
+    highest = scope.conditions.highest_block(scope.config.block_size)
+    return highest is None or block <= highest
 
 
 def shared_blocks(config: Config, drawn: Items[Draft]) -> list[int]:

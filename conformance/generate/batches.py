@@ -7,7 +7,7 @@ from typing import cast
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from inputmeta.conformance.cases.model import Case, Config, Gather, Path, Sequence
+from inputmeta.conformance.cases.model import Case, Gather, Path, Sequence
 
 from .assembly import steps
 from .configs import draw_config
@@ -17,7 +17,7 @@ from .gather import draw_gather, draw_varlen
 from .int32 import block_count
 from .invalid import broken, draw_breaker
 from .profile import Profile
-from .sequences import Scope
+from .sequences import Scope, takes_idle_steps
 
 SMALL_WEIGHT = 9
 """How many times as often as from any other tier cases are drawn from the first one of a profile."""
@@ -58,7 +58,7 @@ def draw_case(draw: Draw, profile: Profile) -> Case:
     tier = _tier(draw, profile)
     is_broken = draw.below(100) >= 100 - round(100 * profile.invalid)
     breaker = draw_breaker(draw)
-    extreme = draw_extreme(draw, wide_windows=profile.wide_windows)
+    extreme = draw_extreme(draw, profile)
     width = pick(draw, (None, None, None, 0, 1, 2, 7))
     count = pick(draw, STEP_COUNTS[tier] if profile.multi_step else (1,))
     config = draw_config(draw, profile, path, tier)
@@ -66,10 +66,10 @@ def draw_case(draw: Draw, profile: Profile) -> Case:
         schema="inputmeta-case/1",
         path=path,
         config=config,
-        steps=_steps(draw, path, config, tier, count),
+        steps=_steps(draw, Scope.of(profile, path, config, tier), count),
         tags=(f"tier:{tier}",),
     )
-    valid = extreme(draw, replace(case, max_num_blocks=_buffer_width(case, width)))
+    valid = extreme(draw, replace(case, max_num_blocks=_buffer_width(case, width, profile.max_table_columns)))
     gather = tuple(draw_gather(draw, step) for step in valid.steps) if path == "decode_zos" else ()
     case = broken(draw, valid, breaker, profile) if is_broken else valid
     if profile.varlen:  # last, so that no other draw depends on it
@@ -82,19 +82,22 @@ def _tier(draw: Draw, profile: Profile) -> str:
     return pick(draw, (*profile.tiers[:1] * SMALL_WEIGHT, *profile.tiers[1:]))
 
 
-def _steps(draw: Draw, path: Path, config: Config, tier: str, count: int) -> tuple[tuple[Sequence, ...], ...]:
+def _steps(draw: Draw, scope: Scope, count: int) -> tuple[tuple[Sequence, ...], ...]:
     """So many steps, each with a number of sequences of its own: buffers grow and shrink."""
-    sizes = SIZES[tier] if count == 1 else (*SIZES[tier], IDLE)
-    scope = Scope.of(path, config, tier)
-    return tuple(draw.part(steps, scope, sizes, TOTALS[tier]) for _ in range(count))
+    most = scope.most_sequences
+    sizes = tuple(size for size in SIZES[scope.tier] if size <= most)
+    totals = tuple(total for total in TOTALS[scope.tier] if total <= most) or (0,)
+    if count > 1 and takes_idle_steps(scope):
+        sizes = (*sizes, IDLE)
+    return tuple(draw.part(steps, scope, sizes, totals) for _ in range(count))
 
 
-def _buffer_width(case: Case, surplus: int | None) -> int | None:
+def _buffer_width(case: Case, surplus: int | None, most: int | None) -> int | None:
     """Decode: columns of the caller's block table buffer, none given mostly, else as wide as needed or wider (I-4)."""
     if case.path == "prompt" or surplus is None:
         return None
     needed = max(block_count(case.config, sequence.seqlen_k) for step in case.steps for sequence in step)
-    return max(1, needed) + surplus
+    return max(1, needed) + (surplus if most is None else min(surplus, most - max(1, needed)))
 
 
 def _without_refused(gather: tuple[Gather, ...], case: Case, valid: Case) -> tuple[Gather | None, ...]:

@@ -8,40 +8,7 @@ from inputmeta.conformance.cases.model import Config, Path
 
 from .draws import INT32_MAX, Draw, chance, pick
 from .profile import Profile
-
-
-class Tier(NamedTuple):
-    """Alternatives for the constants of an engine, simple ones first. Lengths in tokens."""
-
-    block_sizes: tuple[int, ...]
-    ratios: tuple[int, ...]
-    window_sizes: tuple[int, ...]
-    surpluses: tuple[int, ...]
-    """B - W; the window size is one more alternative."""
-    max_model_lens: tuple[int, ...]
-
-
-REAL_BLOCK = 128
-
-SMALL_CONSTANTS = Tier(
-    block_sizes=(4, 8, 16, 12, 6, 5),
-    ratios=(1, 2, 4, 8, 3),
-    window_sizes=(2, 3, 4, 5, 8, 1),
-    surpluses=(0, 1, 2, 3, 5, 9),
-    max_model_lens=(16, 32, 64, 33, 40, 128, 129, 260, 7, 256),
-)
-
-TIER_CONSTANTS = {
-    "small": SMALL_CONSTANTS,
-    "many": SMALL_CONSTANTS,
-    "real": Tier(
-        block_sizes=(REAL_BLOCK,),
-        ratios=(4, 128, 1),
-        window_sizes=(128,),
-        surpluses=(0, 1, 3, 8, 127),
-        max_model_lens=(131_072,),
-    ),
-}
+from .scales import Constants
 
 NGRAM_SIZES = (0, 0, 0, 2, 3, 1, 4, 8, 5, 6, 7, 12)
 
@@ -66,12 +33,13 @@ class Scale(NamedTuple):
 
 def draw_config(draw: Draw, profile: Profile, path: Path, tier: str) -> Config:
     """A valid configuration for ``path``; the simplest has one dense ratio and every option off."""
-    scale = _scale(draw, TIER_CONSTANTS[tier])
-    ngram_size = pick(draw, NGRAM_SIZES)
+    scale = _scale(draw, Constants.of(profile, tier))
+    least_ngrams = profile.conditions.least_ngram_size
+    ngram_size = pick(draw, [size for size in NGRAM_SIZES if size == 0 or size >= least_ngrams])
     sentinel = pick(draw, (None, RAW_SENTINEL, RAW_SENTINEL, -1))
     cp_size = _cp_size(draw, profile, path)
     mode = _yoco_mode(draw, profile, path)
-    keep = pick(draw, _keep_lengths(scale))
+    keep = pick(draw, _keep_lengths(scale, profile.conditions.least_keep))
     is_left_over = chance(draw, 1, 6)
     return Config(
         **scale._asdict(),
@@ -100,17 +68,16 @@ def lookup_table(max_model_len: int, sentinel: int | None) -> tuple[int, ...]:
     return tuple(values)
 
 
-def _scale(draw: Draw, tier: Tier) -> Scale:
+def _scale(draw: Draw, constants: Constants) -> Scale:
     """The constants of an engine; the block size is one more ratio, of one compressed token a block."""
-    block_size = pick(draw, tier.block_sizes)
-    divisors = [ratio for ratio in (*tier.ratios, block_size) if block_size % ratio == 0]
-    dense, sparse = _ratio_sets(draw, divisors)
-    window = pick(draw, tier.window_sizes)
-    surplus = pick(draw, (*tier.surpluses, window))
-    return Scale(block_size, dense, sparse, window, window + surplus, pick(draw, tier.max_model_lens))
+    block_size = pick(draw, constants.block_sizes)
+    dense, sparse = _ratio_sets(draw, constants, constants.ratios_of(block_size))
+    window = pick(draw, constants.windows_of(block_size))
+    surplus = pick(draw, constants.surpluses if constants.conditions.ring_is_window else (*constants.surpluses, window))
+    return Scale(block_size, dense, sparse, window, window + surplus, pick(draw, constants.max_model_lens))
 
 
-def _ratio_sets(draw: Draw, divisors: list[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _ratio_sets(draw: Draw, constants: Constants, divisors: list[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Dense and sparse ratios: one alone, both, overlapping, unsorted, three; a ratio twice in one list is rare."""
     first, second, third = (pick(draw, divisors) for _ in range(3))
     pair = _once(first, second)
@@ -125,7 +92,11 @@ def _ratio_sets(draw: Draw, divisors: list[int]) -> tuple[tuple[int, ...], tuple
         (_once(first, second, third), (second,)),
         ((first, second, first), ()),
     )
-    return pick(draw, sets)
+    taken = (
+        (tuple(filter(constants.takes_dense, dense)), tuple(filter(constants.takes_sparse, sparse)))
+        for dense, sparse in sets
+    )
+    return pick(draw, [each for each in taken if any(each)])
 
 
 def _once(*ratios: int) -> tuple[int, ...]:
@@ -136,8 +107,8 @@ def _once(*ratios: int) -> tuple[int, ...]:
 def _cp_size(draw: Draw, profile: Profile, path: Path) -> int:
     """Mostly 1; a decode ignores the group (I-15), so it rarely has one."""
     ones = 3 if path == "prompt" else 30
-    sizes: tuple[int, ...] = (*(1,) * ones, *range(2, profile.max_cp_size + 1))
-    return pick(draw, sizes)
+    sizes = profile.cp_sizes(path)
+    return pick(draw, (*sizes[: sizes[0] == 1] * ones, *(size for size in sizes if size > 1)))
 
 
 def _yoco_mode(draw: Draw, profile: Profile, path: Path) -> Literal["off", "mask", "compact"]:
@@ -147,7 +118,8 @@ def _yoco_mode(draw: Draw, profile: Profile, path: Path) -> Literal["off", "mask
     return pick(draw, (*modes[:1] * simple, *modes[1:]))
 
 
-def _keep_lengths(scale: Scale) -> tuple[int, ...]:
-    """Tokens that a truncation keeps, at the boundaries."""
+def _keep_lengths(scale: Scale, least: int) -> list[int]:
+    """Tokens that a truncation keeps, at the boundaries, ``least`` of them."""
     window, block = scale.window_size, scale.block_size
-    return (1, 0, 2, window - 1, window, window + 1, block, block + 1, scale.max_model_len)
+    lengths = (1, 0, 2, window - 1, window, window + 1, block, block + 1, scale.max_model_len)
+    return [length for length in lengths if length >= least] or [least]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from .features import FEATURES
@@ -43,6 +43,14 @@ class Coverage:
         self.cases += 1
         return new
 
+    def count(self, visited: Mapping[str, int], cases: int) -> None:
+        """Count several cases together: how many of them visited each feature. Raises KeyError as :meth:`add`."""
+        unknown = visited.keys() - FEATURES.keys()
+        if unknown:
+            raise KeyError(f"undeclared features: {', '.join(sorted(unknown))}")
+        self.counts.update(visited)
+        self.cases += cases
+
     def rows(self, profile: Profile | None = None) -> list[CoverageRow]:
         """Every feature with its count, in declared order; with a profile, those it can reach or has visited."""
         return [
@@ -50,6 +58,11 @@ class Coverage:
             for feature in FEATURES.values()
             if profile is None or feature.reachable(profile) or self.counts[feature.id]
         ]
+
+    def outside(self, profile: Profile) -> list[CoverageRow]:
+        """Features outside the claims, which the profile cannot reach and no case visited, in declared order."""
+        inside = {row.id for row in self.rows(profile)}
+        return [row for row in self.rows() if row.id not in inside]
 
     def unvisited(self, profile: Profile) -> list[CoverageRow]:
         """Features that the profile can reach and no case visited, in declared order."""

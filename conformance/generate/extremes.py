@@ -13,18 +13,28 @@ from inputmeta.conformance.cases.model import Case, Config, Sequence
 from .assembly import replaced
 from .draws import INT32_MAX, Draw, chance, pick
 from .int32 import block_count, ca_ratios, highest_block_id, highest_new_row, highest_state_id
+from .profile import Profile
 
-Edit = Callable[[Draw, Case], Case]
+Edit = Callable[[Draw, Case, Profile], Case]
 
 
-def draw_extreme(draw: Draw, *, wide_windows: bool) -> Edit:
-    """An edit that mostly does nothing; else it takes a block id, a state id, block size or W to the int32 bound."""
-    windows = (_wide_window, _wide_window) if wide_windows else (_unchanged, _unchanged)
+def draw_extreme(draw: Draw, profile: Profile) -> Callable[[Draw, Case], Case]:
+    """An edit that mostly does nothing; else it takes a block id, a state id, block size or W to the int32 bound.
+
+    Ids go as far as the profile's conditions allow; what is beyond these as a whole is left as it was.
+    """
+    windows = (_wide_window, _wide_window) if profile.wide_windows else (_unchanged, _unchanged)
     edits = (_high_block, _high_block, _high_state, _wide_blocks, _largest_block, *windows)
-    return pick(draw, (*(_unchanged,) * 8, *edits))
+    edit = pick(draw, (*(_unchanged,) * 8, *edits))
+
+    def within(draw: Draw, case: Case) -> Case:
+        edited = edit(draw, case, profile)
+        return edited if edited is case or profile.takes(edited) else case
+
+    return within
 
 
-def _unchanged(draw: Draw, case: Case) -> Case:
+def _unchanged(draw: Draw, case: Case, profile: Profile) -> Case:
     return case
 
 
@@ -40,7 +50,7 @@ def border_blocks(config: Config, sequence: Sequence) -> list[int]:
     return sorted({0, min(begin, count - 1), count - 1}) if count else []
 
 
-def _high_block(draw: Draw, case: Case) -> Case:
+def _high_block(draw: Draw, case: Case, profile: Profile) -> Case:
     """One block id raised as far as its written slots allow."""
     steps = enumerate(case.steps)
     places = [(s, i) for s, step in steps for i, q in enumerate(step) if block_count(case.config, q.seqlen_k) > 0]
@@ -49,20 +59,24 @@ def _high_block(draw: Draw, case: Case) -> Case:
     place = pick(draw, places)
     sequence = case.steps[place[0]][place[1]]
     block = pick(draw, border_blocks(case.config, sequence))
+    limit = profile.conditions.highest_block(case.config.block_size)
     highest = highest_block_id(case.path, case.config, sequence, block)
+    highest = highest if limit is None else min(highest, limit)
     return edit_sequence(case, *place, replace(sequence, block_table=replaced(sequence.block_table, block, highest)))
 
 
-def _high_state(draw: Draw, case: Case) -> Case:
+def _high_state(draw: Draw, case: Case, profile: Profile) -> Case:
     """One state id raised as far as its written ring slots allow."""
     step = draw.below(len(case.steps))
     index = draw.below(len(case.steps[step]))
     sequence = case.steps[step][index]
+    limit = profile.conditions.largest_state
     highest = highest_state_id(case.path, case.config, sequence)
+    highest = highest if limit is None else min(highest, limit)
     return edit_sequence(case, step, index, replace(sequence, state_id=highest))
 
 
-def _wide_blocks(draw: Draw, case: Case) -> Case:
+def _wide_blocks(draw: Draw, case: Case, profile: Profile) -> Case:
     """Blocks so large that the products of F-LIMIT come near the bound; every sequence then needs at most one."""
     size = wide_block_size(case, draw.below(2))
     if size < case.config.max_model_len:
@@ -70,21 +84,21 @@ def _wide_blocks(draw: Draw, case: Case) -> Case:
     return with_wide_blocks(case, size)
 
 
-def _largest_block(draw: Draw, case: Case) -> Case:
+def _largest_block(draw: Draw, case: Case, profile: Profile) -> Case:
     """Decode: one row of one sequence and a block of 2**31 - 1 tokens, where the product of F-LIMIT is its bound."""
     if case.path == "prompt":
-        return _wide_blocks(draw, case)
+        return _wide_blocks(draw, case, profile)
     sequence = case.steps[0][0]
     row = replace(sequence, seqlen_q=1, seqlen_k=sequence.seqlen_k - sequence.seqlen_q + 1, draft_tokens=())
     config = replace(case.config, dense_ratios=(1,), sparse_ratios=())
     return with_wide_blocks(replace(case, config=config, steps=((row,),), max_num_blocks=None), INT32_MAX)
 
 
-def _wide_window(draw: Draw, case: Case) -> Case:
+def _wide_window(draw: Draw, case: Case, profile: Profile) -> Case:
     """Prompt: W as large as total_k_swa and the pivots allow; with one sequence they are at the bound itself."""
     alone = chance(draw, 2, 3)
     if case.path != "prompt":
-        return _largest_block(draw, case)
+        return _largest_block(draw, case, profile)
     if alone:
         sequence = case.steps[0][0]
         rows = min(sequence.seqlen_q, 1)

@@ -29,7 +29,7 @@ def draw_breaker(draw: Draw) -> int:
 def broken(draw: Draw, case: Case, number: int, profile: Profile) -> Case:
     """The case broken in way ``number``, or in the next one that the case offers a place for.
 
-    The case as it is, if it offers no place for any that the profile allows.
+    The case as it is, if it offers no place for any that the profile allows, or the profile does not take it broken.
     """
     candidates = [
         one
@@ -41,4 +41,6 @@ def broken(draw: Draw, case: Case, number: int, profile: Profile) -> Case:
         return case
     breaker, places = found
     changed = breaker.edit(draw, case, pick(draw, places))
+    if not profile.takes(changed):
+        return case
     return replace(changed, tags=(*case.tags, f"invalid:{breaker.condition}", breaker.id))

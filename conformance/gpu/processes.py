@@ -64,10 +64,25 @@ class Ran:
     output: str = field(repr=False)
 
     @property
+    def line(self) -> str:
+        """The command as a result keeps it: no path of this machine, neither the interpreter's nor the checkout's."""
+        return told(self.command)
+
+    @property
     def last_line(self) -> str:
         """The last line that is not empty."""
         lines = [line for line in self.output.splitlines() if line.strip()]
         return lines[-1].strip() if lines else ""
+
+
+def told(command: Sequence[str]) -> str:
+    """A command without paths of this machine.
+
+    >>> told([sys.executable, "-m", "pytest", f"--junit-xml={ROOT / 'build/junit.xml'}", "csrc/tests"])
+    'python -m pytest --junit-xml=build/junit.xml csrc/tests'
+    """
+    words = ["python" if word == sys.executable else word for word in command]
+    return " ".join(words).replace(f"{ROOT}{os.sep}", "")
 
 
 def run(command: Sequence[str], log: Path, environment: Mapping[str, str], timeout: float, folder: Path = ROOT) -> Ran:

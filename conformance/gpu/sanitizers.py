@@ -97,5 +97,5 @@ def judged(tool: str, ran: Ran) -> Sanitized:
         cases=passed,
         seconds=round(ran.seconds, 1),
         detail=detail,
-        command=" ".join(ran.command),
+        command=ran.line,
     )

@@ -60,7 +60,7 @@ def from_exit(name: str, ran: Ran, details: object = None) -> Stage:
         verdict=FAILED if ran.code else PASSED,
         reason=reason,
         seconds=round(ran.seconds, 1),
-        command=" ".join(ran.command),
+        command=ran.line,
         details=details,
     )
 

@@ -13,7 +13,7 @@ from inputmeta import oracle
 from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.mutants.mutant import Mutant, Wrong, add, name_of
 from inputmeta.conformance.subjects.oracle import OracleSubject
-from inputmeta.oracle import views
+from inputmeta.oracle import views, zos
 from inputmeta.oracle.sliding_window import Pivots, expand_pivots
 from inputmeta.oracle.units import KeyRow, Token
 
@@ -22,6 +22,8 @@ IMAGES = ("mm_token_type", "images_seq_mask", "images_seq_mask_full")
 NAMES = (*oracle.FIELDS, *IMAGES, *CACHES)
 SCALARS = {"num_reqs": 0, "total_q": 0, "is_prompt": False}
 WINDOW = "kv_swa_full_index"
+
+ZOS = ("decode_zos",)
 
 Value = Any
 """An array, a scalar, None, or a dict of these."""
@@ -154,6 +156,10 @@ class Contained(Wrong):
         pivots = getattr(container, "kv_swa_full_index_pivots", None)
         if WINDOW in request.expand and pivots is not None and getattr(container, WINDOW) is None:
             set_all(container, {WINDOW: expanded(container, pivots, request.config.window_size)})
+
+    def extract(self, request: Request) -> Any:  # noqa: ANN401 - as the protocol has it
+        """What the host extracts for a ZOS step."""
+        return zos.extract(request.config, request.sequences)
 
     def image_container(
         self, request: Request, images_seq_mask: np.ndarray, mm_token_type: np.ndarray
@@ -376,3 +382,29 @@ class BroadcastLosesTheThirdLevel(Contained):
 class BroadcastPickles(Contained):
     def carried(self, value: Value, path: str, same: dict[int, np.ndarray]) -> Value:
         return copy.deepcopy(value) if isinstance(value, list) else super().carried(value, path, same)
+
+
+@broken("MISMATCH:extract:I-22", "tables go to the device as the scheduler keeps them: spare blocks too", paths=ZOS)
+class ExtractsSpareBlocks(Contained):
+    def extract(self, request: Request) -> Any:  # noqa: ANN401
+        tables = [sequence.block_table for sequence in request.sequences]
+        offsets = np.cumsum([0, *map(len, tables)])
+        spare = {"block_tables": [block for table in tables for block in table], "block_tables_offsets": offsets}
+        return vars(super().extract(request)) | spare
+
+
+@broken("MISMATCH:extract:I-22", "the offsets of tables are inclusive sums, as cu_seqlens_q is", paths=ZOS)
+class ExtractsInclusiveOffsets(Contained):
+    def extract(self, request: Request) -> Any:  # noqa: ANN401
+        step = super().extract(request)
+        offsets = (*step.block_tables_offsets[1:], step.block_tables_offsets[-1])
+        return dataclasses.replace(step, block_tables_offsets=offsets)
+
+
+@broken("MISMATCH:extract:I-22", "the drafts of a step are not among the host's tokens", paths=ZOS)
+class ExtractsNoDrafts(Contained):
+    def extract(self, request: Request) -> Any:  # noqa: ANN401
+        step = super().extract(request)
+        heads = {0, *step.cu_seqlens_q}
+        tokens = tuple(token if row in heads else 0 for row, token in enumerate(step.input_ids))
+        return dataclasses.replace(step, input_ids=tokens)

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from inputmeta.conformance.campaign.generated import generated_cases
+from inputmeta.conformance.campaign.generated import generated_cases, profile_of
 from inputmeta.conformance.cases.request import Request, step_request
 from inputmeta.conformance.check.relations import RelationError
 from inputmeta.conformance.check.zigzag import spread_holds
 from inputmeta.conformance.dialects import Flavour, rank_rows, reverse_of
-from inputmeta.conformance.generate import Profile
+from inputmeta.conformance.generate.profile import YOCO_MODES
 from inputmeta.conformance.mutants.mutant import MUTANTS, Mutant
 from inputmeta.conformance.mutants.translated import BATCHES, SEED, Fault, Faults, Outcome, may_show
 from inputmeta.conformance.subjects.base import Capabilities, Subject
@@ -40,7 +40,9 @@ class Spread:
 
 def requests_of(claims: Capabilities, cases: int) -> list[Request]:
     """Valid prompts of several ranks, with rows."""
-    profile = Profile(paths=("prompt",), max_cp_size=min(8, claims.max_cp_size), invalid=0.0)
+    profile = dataclasses.replace(
+        profile_of(claims, ("prompt",)), yoco_modes=YOCO_MODES, invalid=0.0, varlen=True, read_only=True
+    )
     found = []
     for case in generated_cases(profile, SEED, cases):
         for index in range(len(case.steps)):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cache, lru_cache
 from typing import NamedTuple, cast
@@ -19,7 +19,7 @@ from typing import NamedTuple, cast
 import numpy as np
 
 from inputmeta import oracle
-from inputmeta.conformance.campaign.generated import generated_cases
+from inputmeta.conformance.campaign.generated import generated_cases, profile_of
 from inputmeta.conformance.cases.corpus import BUG_CLASSES
 from inputmeta.conformance.cases.request import Request, step_request
 from inputmeta.conformance.check.compare import Wanted, compare_field, compare_fields
@@ -166,18 +166,19 @@ def described(request: Request) -> str:
 
 def batches(dialects: Sequence[Dialect], claims: Capabilities, cases: int) -> list[Batch]:
     """Valid batches of the claims that have a form in the dialects, with the claimed fields that these touch."""
-    touched = frozenset().union(*(dialect.fields for dialect in dialects)) & claims.fields
-    paths = tuple(sorted(claims.paths))
-    modes = tuple(claims.yoco_modes)
-    profile = Profile(paths=paths, max_cp_size=min(8, claims.max_cp_size), yoco_modes=modes, invalid=0.0,
-                      varlen=claims.varlen)  # fmt: skip
+    touched = frozenset().union(*(dialect.fields for dialect in dialects))
+    profile = replace(profile_of(claims, sorted(claims.paths)), invalid=0.0, read_only=True)
     found = []
     for request, expected, fields in drawn(profile, cases):
         try:
             spoken = forward(dialects, request, fields)
         except DialectError:
             continue
-        wanted = {key: Wanted.of(cells) for key, cells in expected.items() if field_name(key) in touched}
+        wanted = {
+            key: Wanted.of(cells)
+            for key, cells in expected.items()
+            if field_name(key) in touched & claims.fields_of(request.path)
+        }
         if wanted:
             found.append(Batch(request, fields, spoken, wanted))
     return found

@@ -42,7 +42,9 @@ class Plant:
 
 ROW = "zos_write_row(sequence, index, j, row, args.params, args.outputs);"
 IDS = "copy_cells(copies.tokens.fresh_input_ids, copies.out_input_ids, args.total_q, thread, threads);"
-UNITS = "if (column + k * stride + kCells <= table.count) units[k] = load_unit<Unit>(table.cells + column + k * stride);"
+UNITS = (
+    "if (column + k * stride + kCells <= table.count) units[k] = load_unit<Unit>(table.cells + column + k * stride);"
+)
 LATE_UNITS = (
     "if (column + k * stride + kCells <= table.count) units[k] = load_unit<Unit>(table.cells + column + k * stride"
     " - (column + k * stride >= {0} ? {0} : 0));"

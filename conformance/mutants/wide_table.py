@@ -110,7 +110,9 @@ def main(
     names: Annotated[list[str] | None, typer.Argument(metavar="NAME…", help="faults; all if left out")] = None,
     *,
     cpp: Annotated[bool, typer.Option("--cpp", help="those that are planted in the C++ engine, in it")] = False,
-    cuda: Annotated[bool, typer.Option("--cuda", help="the one that this process's kernels were compiled with")] = False,
+    cuda: Annotated[
+        bool, typer.Option("--cuda", help="the one that this process's kernels were compiled with")
+    ] = False,
     seeds: Annotated[int, typer.Option(min=1, help="so many seeds, from 0 on")] = 5,
     seconds: Annotated[float, typer.Option(min=0, help="to find a fault, at most")] = 10.0,
     reducing: Annotated[float, typer.Option(min=0, help="to reduce what was found, at most")] = 30.0,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from typing import Any, BinaryIO, Literal, NoReturn
+from typing import Any, BinaryIO, Literal
 
 import msgspec
 import numpy as np
@@ -36,7 +36,7 @@ class TooLongError(ProtocolError):
     """A message that has more bytes than a frame or line may have."""
 
 
-def encode(message: Message) -> bytes:
+def encode(message: msgspec.Struct) -> bytes:
     """A whole frame: length, then body.
 
     Raises:
@@ -61,7 +61,7 @@ def decode_frame(body: bytes, sender: Sender = "program") -> Message:
     try:
         return (_suite if sender == "suite" else _program).decode(body)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
-        _refuse(error)
+        raise refused(error) from error
 
 
 def encode_line(message: Message) -> bytes:
@@ -88,7 +88,7 @@ def decode_line(line: bytes, sender: Sender = "program") -> Message:
         plain = _with_bytes(msgspec.json.decode(line), MAX_DEPTH)
         message: Message = msgspec.convert(plain, kind, builtin_types=(bytes,))
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
-        _refuse(error)
+        raise refused(error) from error
     return message
 
 
@@ -124,8 +124,9 @@ def read_line(stream: BinaryIO, limit: int = MAX_LINE) -> bytes | None:
     return None
 
 
-def _refuse(error: BaseException) -> NoReturn:
-    raise ProtocolError(f"not a valid message: {plain_text(' '.join(str(error).split()))[:500]}") from error
+def refused(error: BaseException) -> ProtocolError:
+    """What is raised of bytes that a decoder refuses."""
+    return ProtocolError(f"not a valid message: {plain_text(' '.join(str(error).split()))[:500]}")
 
 
 def _with_lists(value: object) -> object:

@@ -9,10 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal
 
+import msgspec
 import numpy as np
 
 from inputmeta import oracle
 from inputmeta.conformance.cases import model as cases
+from inputmeta.conformance.cases.conditions import Conditions
 from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.check.containers import Broken, Inspected, inspector_of
 from inputmeta.conformance.console import plain_text
@@ -358,13 +360,27 @@ def inspected_of(answer: wire.Inspected) -> Inspected:
 
 def claims_message(capabilities: Capabilities) -> wire.Claims:
     """A subject's claims as a message."""
-    claims = {name: getattr(capabilities, name) for name in wire.Claims.__struct_fields__}
-    lists = {name: tuple(sorted(value)) for name, value in claims.items() if isinstance(value, set | frozenset)}
-    return wire.Claims(**claims | lists)
+    values = members(capabilities, wire.Claims)
+    values["fields_on"] = {path: tuple(sorted(names)) for path, names in capabilities.fields_on.items()}
+    values["conditions"] = wire.Conditions(**members(capabilities.conditions, wire.Conditions))
+    return wire.Claims(**values)
+
+
+def members(claimed: object, kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """The members of claims that a message has, sets of them as sorted lists."""
+    values = {name: getattr(claimed, name) for name in kind.__struct_fields__}
+    return {name: tuple(sorted(v)) if isinstance(v, set | frozenset) else v for name, v in values.items()}
 
 
 def capabilities_of(claims: wire.Claims) -> Capabilities:
     """The claims of a message."""
-    values = ((name, getattr(claims, name)) for name in wire.Claims.__struct_fields__)
-    known: dict[str, Any] = {name: frozenset(v) if isinstance(v, tuple) else v for name, v in values}
-    return Capabilities(**known)
+    values = claimed_members(claims)
+    values["fields_on"] = {path: frozenset(names) for path, names in claims.fields_on.items()}
+    values["conditions"] = Conditions(**claimed_members(claims.conditions))
+    return Capabilities(**values)
+
+
+def claimed_members(message: msgspec.Struct) -> dict[str, Any]:
+    """The members of a message of claims, lists of them as sets."""
+    values = {name: getattr(message, name) for name in message.__struct_fields__}
+    return {name: frozenset(v) if isinstance(v, tuple) else v for name, v in values.items()}

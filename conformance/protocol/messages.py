@@ -241,6 +241,36 @@ class Bye(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True,
     """Suite to program: there is nothing more to do; the program ends."""
 
 
+Numbers = Annotated[tuple[Limit, ...], msgspec.Meta(max_length=1000)]
+
+
+class Conditions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """What a batch must be; see :class:`inputmeta.conformance.cases.conditions.Conditions`."""
+
+    block_sizes: Numbers | None = None
+    dense_ratios: Numbers | None = None
+    sparse_ratios: Numbers | None = None
+    window_sizes: Numbers | None = None
+    ring_is_window: bool = False
+    block_divides_window: bool = False
+    least_seqlen_q: Offset = 0
+    most_seqlen_q: Offset | None = None
+    most_seqlen_k: Offset | None = None
+    largest_block: Offset | None = None
+    largest_state: Offset | None = None
+    largest_token_slot: Offset | None = None
+    history: bool = True
+    placeholders: bool = True
+    empty_steps: bool = True
+    least_cp_size: Limit = 1
+    cp_chunks: Name = "any"
+    valid_starts: Name = "any"
+    other_data_len: bool = True
+    least_keep: Offset = 0
+    least_ngram_size: Limit = 1
+    expansions: Names = ()
+
+
 class Claims(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What a program claims; see :class:`inputmeta.conformance.subjects.base.Capabilities`."""
 
@@ -258,6 +288,8 @@ class Claims(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     max_table_columns: Limit | None = None
     refuses: Names = tuple(oracle.PRECONDITIONS)
     dialects: Names = ()
+    fields_on: Annotated[dict[Name, Names], msgspec.Meta(max_length=10)] = {}
+    conditions: Conditions = Conditions()
 
 
 class HelloAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="type", tag="hello"):

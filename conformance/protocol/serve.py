@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
-from typing import BinaryIO
+from collections.abc import Callable, Mapping
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -22,14 +22,15 @@ from inputmeta.conformance.protocol.codec import (
     MAX_FRAME,
     ProtocolError,
     TooLongError,
-    decode_frame,
     decode_line,
     encode,
     encode_line,
     read_frame,
     read_line,
 )
+from inputmeta.conformance.protocol.inputs import changed_input, inputs_of
 from inputmeta.conformance.protocol.region import answer_into, batch_from, mapped
+from inputmeta.conformance.protocol.round_messages import DrawnCases, RanCases, from_suite
 from inputmeta.conformance.subjects.base import Rejection, Result, Subject, SubjectError, Unsupported, is_device_error
 from inputmeta.conformance.subjects.frames import error_text, frames_of, message_of
 from inputmeta.conformance.subjects.loading import load_subject
@@ -54,7 +55,7 @@ def serve(subject: Subject, source: BinaryIO, sink: BinaryIO, *, lines: bool = F
         if body is None:
             return
         try:
-            message = decode_line(body, "suite") if lines else decode_frame(body, "suite")
+            message = decode_line(body, "suite") if lines else from_suite(body)
             answer = server.answer(message)
         except ProtocolError as error:
             answer = error_answer(-1, "message", error)
@@ -66,9 +67,9 @@ def serve(subject: Subject, source: BinaryIO, sink: BinaryIO, *, lines: bool = F
         send(answer, sink, lines)
 
 
-def send(answer: wire.ProgramMessage, sink: BinaryIO, lines: bool) -> None:
+def send(answer: wire.ProgramMessage | RanCases, sink: BinaryIO, lines: bool) -> None:
     """Write one answer; what cannot be sent because of its size is an ``error`` instead."""
-    pack = encode_line if lines else encode
+    pack: Callable[[Any], bytes] = encode_line if lines else encode
     try:
         data = pack(answer)
     except (ProtocolError, MemoryError) as error:
@@ -90,7 +91,7 @@ class Server:
         self.kept = NOTHING_KEPT
         self.inspect = inspector_of(subject)
 
-    def answer(self, message: object) -> wire.ProgramMessage | None:
+    def answer(self, message: object) -> wire.ProgramMessage | RanCases | None:
         """The answer to a message of the suite; None to ``bye``.
 
         Raises:
@@ -112,6 +113,11 @@ class Server:
                 raise ProtocolError("inspect, which hello did not offer")
             with mapped(message.batch.memory) as region:
                 return inspect_answer(self.inspect, convert.request_of(batch_from(message.batch, region)), message.id)
+        if isinstance(message, DrawnCases):
+            # Loaded only now: what draws takes long to load.
+            from inputmeta.conformance.protocol.rounds import run_drawn  # noqa: PLC0415
+
+            return run_drawn(self.subject, message)
         return None
 
     def takes_arrays(self, batch: wire.Build) -> bool:
@@ -207,37 +213,6 @@ def kind_of(error: Exception) -> str:
     if is_device_error(error):
         return "device"
     return "memory" if isinstance(error, MemoryError) else "exception"
-
-
-def inputs_of(request: Request) -> dict[str, object]:
-    """Every value of a request by its place: none of them can be written to, only be replaced by another."""
-    inputs: dict[str, object] = {name: getattr(request, name, None) for name in ("path", "max_num_blocks", "expand")}
-    inputs["sequences"] = len(request.sequences)
-    parts = [(f"sequences[{index}]", sequence) for index, sequence in enumerate(request.sequences)]
-    for place, part, kind in (
-        ("config", request.config, wire.Config),
-        ("gather", request.gather, wire.Gather),
-        *((place, sequence, wire.Sequence) for place, sequence in parts),
-    ):
-        inputs |= {f"{place}.{name}": getattr(part, name, None) for name in kind.__struct_fields__}
-    inputs |= {f"out[{key}]": getattr(view, "shape", None) for key, view in (request.out or {}).items()}
-    return inputs
-
-
-def changed_input(before: dict[str, object], now: dict[str, object]) -> str | None:
-    """The first place of a request that holds another value than before, None if there is none."""
-    for place in [*before, *now]:
-        if place not in before or place not in now:
-            return place
-        old, new = before[place], now[place]
-        if old is not new and (type(old) is not type(new) or differ(old, new)):
-            return place
-    return None
-
-
-def differ(old: object, new: object) -> bool:
-    """Whether two values of one type are not equal."""
-    return not np.array_equal(old, new) if isinstance(old, np.ndarray) else old != new  # type: ignore[arg-type]
 
 
 def error_answer(number: int, kind: str, error: BaseException, *, named: bool = True) -> wire.ErrorAnswer:

@@ -2,8 +2,19 @@
 bundled ones.
 """
 
+from inputmeta.conformance.cases.conditions import Conditions
 from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.subjects.base import Capabilities, Rejection, Result, Subject, SubjectError, Unsupported
 from inputmeta.conformance.subjects.loading import load_subject
 
-__all__ = ["Capabilities", "Rejection", "Request", "Result", "Subject", "SubjectError", "Unsupported", "load_subject"]
+__all__ = [
+    "Capabilities",
+    "Conditions",
+    "Rejection",
+    "Request",
+    "Result",
+    "Subject",
+    "SubjectError",
+    "Unsupported",
+    "load_subject",
+]

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
 
 from inputmeta import oracle
-from inputmeta.conformance.cases.model import Gather
+from inputmeta.conformance.cases.conditions import ANY, Conditions, conditions_problem
 from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.console import plain_text
 from inputmeta.conformance.subjects.frames import message_of
@@ -29,6 +29,8 @@ class Capabilities:
     paths: frozenset[str]
     fields: frozenset[str]
     """Declared field names, without the ratio of a bucket."""
+    fields_on: Mapping[str, frozenset[str]] = field(default_factory=dict, hash=False)
+    """Those of ``fields`` that it builds on a path; a path that is not named here has them all."""
     in_place: bool = False
     """Fills the arrays given as ``out`` and allocates nothing."""
     max_cp_size: int = 1
@@ -54,6 +56,8 @@ class Capabilities:
     """Preconditions (P-…) that it checks; empty: none. A batch that breaks only others is not handed over."""
     dialects: frozenset[str] = frozenset()
     """Differences by design that it translates (:mod:`inputmeta.conformance.dialects`), and own ones by any name."""
+    conditions: Conditions = ANY
+    """What a batch must be for it: sizes, ids, lengths. They steer what is drawn."""
 
     @property
     def under(self) -> str:
@@ -64,37 +68,36 @@ class Capabilities:
         """
         return f" under: {', '.join(sorted(self.dialects))}" if self.dialects else ""
 
-    def lacks(
-        self,
-        path: str,
-        config: oracle.MetadataConfig,
-        sequences: Sequence[oracle.SequenceMetadata] = (),
-        max_num_blocks: int | None = None,
-        gather: Gather | None = None,
-    ) -> str | None:
+    def fields_of(self, path: str) -> frozenset[str]:
+        """The fields that it builds on a path, by name."""
+        return self.fields & self.fields_on.get(path, self.fields)
+
+    def lacks(self, request: Request) -> str | None:
         """Why a batch is beyond this subject, or None. CP and truncation are matters of the prompt path alone."""
+        path, config = request.path, request.config
         if path not in self.paths:
             return f"path {path}"
-        if gather is not None and gather.varlen is not None and not self.varlen:
+        if request.gather is not None and request.gather.varlen is not None and not self.varlen:
             return "drafts of variable length"
         if path == "prompt":
             if config.cp_size > self.max_cp_size:
                 return f"cp_size {config.cp_size}"
             if config.yoco_mode not in self.yoco_modes:
                 return f"yoco_mode {config.yoco_mode}"
-        return self._exceeds(sequences, max_num_blocks)
+        return self._exceeds(request) or self.conditions.beyond(path, config, request.sequences, request.expand)
 
     def must_refuse(self, broken: AbstractSet[str]) -> bool:
         """Whether a batch that breaks these preconditions is to be refused: for any of them (I-17)."""
         return not self.refuses.isdisjoint(broken)
 
-    def _exceeds(self, sequences: Sequence[oracle.SequenceMetadata], max_num_blocks: int | None) -> str | None:
+    def _exceeds(self, request: Request) -> str | None:
         """The size of a batch that is beyond this subject, or None."""
+        sequences = request.sequences
         columns = max((len(sequence.block_table) for sequence in sequences), default=0)
         sizes = (
             ("total_q", sum(max(0, sequence.seqlen_q) for sequence in sequences), self.max_total_q),
             ("num_reqs", len(sequences), self.max_num_reqs),
-            ("table columns", max(columns, max_num_blocks or 0), self.max_table_columns),
+            ("table columns", max(columns, request.max_num_blocks or 0), self.max_table_columns),
         )
         for what, size, limit in sizes:
             if limit is not None and size > limit:
@@ -110,10 +113,10 @@ def without_refusals(claims: Capabilities) -> Capabilities:
 DIALECT_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 
 
-def names_problem(claims: Capabilities) -> str | None:
-    """What is wrong with the preconditions that a subject claims to check, or the names of its dialects, or None.
+def content_problem(claims: Capabilities) -> str | None:
+    """What is wrong with claims whose members have the right types, or None: names that there are not, conditions.
 
-    >>> names_problem(Capabilities(frozenset(), frozenset(), refuses=frozenset({"lengths"})))
+    >>> content_problem(Capabilities(frozenset(), frozenset(), refuses=frozenset({"lengths"})))
     "capabilities.refuses: there is no 'lengths'; there are P-RATIO, P-LEN, P-TABLE, P-STATE, P-NGRAM, P-INT32, P-OUT"
     """
     unknown = sorted(claims.refuses - oracle.PRECONDITIONS.keys())
@@ -124,7 +127,13 @@ def names_problem(claims: Capabilities) -> str | None:
             return (
                 f"capabilities.dialects: {name[:60]!r} is no name: lower-case letters, digits and hyphens, at most 40"
             )
-    return None
+    for path, names in sorted(claims.fields_on.items()):
+        if path not in oracle.PATHS:
+            return f"capabilities.fields_on: there is no path {path[:60]!r}"
+        if not names <= claims.fields:
+            return f"capabilities.fields_on: {min(names - claims.fields)[:60]!r} is not among capabilities.fields"
+    problem = conditions_problem(claims.conditions)
+    return None if problem is None else f"capabilities.conditions: {problem}"
 
 
 class SubjectError(Exception):

@@ -55,7 +55,7 @@ class DeviceSubject:
             for key, value in built.items()
         }
 
-    def fetched(self, key: str, value: object, request: Request) -> np.ndarray | int | bool | Unsupported:  # noqa: ARG002
+    def fetched(self, key: str, value: object, request: Request) -> np.ndarray | int | bool | Unsupported:
         """A field of a request in host memory."""
         return value.cpu().numpy() if isinstance(value, torch.Tensor) else cast("int | bool | Unsupported", value)
 
@@ -100,7 +100,6 @@ def tensors_over(
     """The arrays as tensors of the same memory; arrays that are views of one allocation are views of one storage.
 
     ``place`` gives the memory that stands for one whole allocation, which it gets as a flat tensor; by default itself.
-
     """
     storages: dict[int, torch.Tensor] = {}
     tensors = {}
@@ -108,9 +107,9 @@ def tensors_over(
         root = array
         while isinstance(root.base, np.ndarray):
             root = root.base
-        address = root.ctypes.data
+        address = root.__array_interface__["data"][0]
         if address not in storages:
             storages[address] = place(torch.from_numpy(root.reshape(-1)))
-        begin = (array.ctypes.data - address) // array.itemsize
-        tensors[key] = storages[address][begin : begin + array.size].view(array.shape)
+        begin = (array.__array_interface__["data"][0] - address) // array.itemsize
+        tensors[key] = storages[address].narrow(0, begin, array.size).view(array.shape)
     return tensors

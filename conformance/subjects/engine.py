@@ -18,6 +18,9 @@ from inputmeta.engine.broadcast.errors import RefusedError
 from inputmeta.engine.broadcast.manifest import assemble, decode, describe, encode
 from inputmeta.engine.broadcast.receive import fill
 
+MOST_STEPS = 6
+"""Steps of which the engine's sequences are kept: as many as a case has."""
+
 
 class EngineSubject:
     """The three construction paths with mirror, truncation and expansions, on the CPU."""
@@ -27,6 +30,8 @@ class EngineSubject:
     """Where the fields of a step end up."""
 
     def __init__(self) -> None:
+        self._made: dict[int, tuple[Sequence[oracle.SequenceMetadata], list[engine.SequenceMetadata]]] = {}
+        """Sequences of the last steps in both types, by identity, which their presence here keeps theirs."""
         # Declared names are the engine's attribute names: what its container lacks, it does not claim.
         known = frozenset(engine.InputMetadataV4.__dataclass_fields__)
         self.capabilities = Capabilities(
@@ -50,16 +55,33 @@ class EngineSubject:
         config = engine_config(request.config)
         builders = {"prompt": self.prompt, "decode": self.decode, "decode_zos": self.decode_zos}
         try:
-            sequences = engine_sequences(request.sequences)
+            sequences = self.sequences(request.sequences)
             metadata = builders[request.path](request, sequences, config, out)
             metadata.compute_attn_info(config, out=out, expansions=request.expand)
         except engine.PreconditionError as error:
             raise Rejection(error.condition, error.sequence, error.field, str(error)) from error
         return metadata
 
+    def sequences(self, sequences: Sequence[oracle.SequenceMetadata]) -> list[engine.SequenceMetadata]:
+        """The sequences as the engine's type; the same objects again for a step that is built several times.
+
+        Of arrays nothing is kept: the memory of a large batch is to be let go, and to be borrowed costs nothing.
+        """
+        if not all(type(getattr(each, name)) is tuple for each in sequences for name in oracle.SEQUENCE_ARRAYS):
+            return engine_sequences(sequences)
+        made = self._made.pop(id(sequences), None) or (sequences, engine_sequences(sequences))
+        self._made[id(sequences)] = made
+        if len(self._made) > MOST_STEPS:
+            del self._made[next(iter(self._made))]
+        return made[1]
+
     def expand(self, container: engine.InputMetadataV4, request: Request) -> None:
         """Have a container, or a view of one, make ``request.expand``."""
         container.compute_attn_info(engine_config(request.config), expansions=request.expand)
+
+    def extract(self, request: Request) -> engine.MetadataZOS:
+        """What the host extracts for a ZOS decode step."""
+        return engine.prepare_decode_zos_inputs(self.sequences(request.sequences), engine_config(request.config))
 
     def image_container(
         self, request: Request, images_seq_mask: np.ndarray, mm_token_type: np.ndarray
@@ -67,7 +89,7 @@ class EngineSubject:
         """The container of a model that reads images, with the caller's mask and types of the full layout."""
         config = engine_config(request.config)
         if request.path == "prompt":
-            step = engine.prepare_prompt_v4(engine_sequences(request.sequences), config)
+            step = engine.prepare_prompt_v4(self.sequences(request.sequences), config)
         else:
             step = self.container(dataclasses.replace(request, expand=frozenset()))
         images = {"images_seq_mask": images_seq_mask, "mm_token_type": mm_token_type}

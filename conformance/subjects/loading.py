@@ -9,7 +9,8 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import cast
 
-from inputmeta.conformance.subjects.base import Capabilities, Subject, SubjectError, names_problem
+from inputmeta.conformance.cases.conditions import Conditions
+from inputmeta.conformance.subjects.base import Capabilities, Subject, SubjectError, content_problem
 from inputmeta.conformance.subjects.frames import error_text, frames_of
 
 BUNDLED = {
@@ -59,7 +60,8 @@ def engine_missing(error: ImportError) -> str | None:
 
 
 FORMS = (
-    "engine, engine-cuda, oracle, reference, mutant:NAME, package.module:name, or the name of an installed entry point"
+    "engine, engine-cuda, oracle, reference, mutant:NAME, package.module:name, or the name of an installed entry "
+    "point, NAME==VERSION for one of several releases"
 )
 
 
@@ -68,9 +70,10 @@ def _load(name: str) -> Subject:
     if not colon:
         from inputmeta.conformance.subjects.entry_points import entry_point  # noqa: PLC0415 - reads every distribution
 
-        point = entry_point(name)
+        bare, _, version = name.partition("==")
+        point = entry_point(bare)
         if point is not None:
-            return subject_from(point.load(), name)
+            return subject_from(point.load(), name, version or None)
     if not module or not attribute:
         raise SubjectError(f"subject {name}: none of {FORMS}")
     if module in PREFIXES:
@@ -96,13 +99,17 @@ def attribute_of(place: str) -> object:
     return found
 
 
-def subject_from(found: object, name: str) -> Subject:
-    """The subject that an object is, gives, or is made into.
+def subject_from(found: object, name: str, version: str | None = None) -> Subject:
+    """The subject that an object is, gives, or is made into; ``version``: the release that it is to be of.
 
     Raises:
-        SubjectError: it is none of them.
+        SubjectError: it is none of them, or takes no ``version``.
     """
-    if is_factory(found):
+    if version is not None:
+        if not takes_version(found):
+            raise SubjectError(f"subject {name}: {name.partition('==')[0]} comes in one release, it takes no version")
+        found = cast(Callable[..., object], found)(version=version)
+    elif is_factory(found):
         found = cast(Callable[[], object], found)()
     if hasattr(found, "build"):
         return cast(Subject, found)
@@ -127,6 +134,14 @@ def is_factory(found: object) -> bool:
     return all(p.default is not p.empty or p.kind in optional for p in parameters)
 
 
+def takes_version(found: object) -> bool:
+    """Whether an object gives a subject of a release when it is called with a ``version``."""
+    try:
+        return is_factory(found) and "version" in inspect.signature(cast(Callable[..., object], found)).parameters
+    except (TypeError, ValueError):
+        return False
+
+
 def claims_problem(subject: Subject) -> str | None:
     """What is wrong with the name and the claims of a subject, or None."""
     for attribute in ("name", "capabilities", "build"):
@@ -136,25 +151,38 @@ def claims_problem(subject: Subject) -> str | None:
     if not isinstance(claims, Capabilities):
         return f"capabilities is {type(claims).__name__}, not inputmeta.conformance.subjects.Capabilities"
     for name, value in vars(claims).items():
-        kind = CLAIM_KINDS.get(type(getattr(Capabilities, name, frozenset())), "a number or None")
+        kind = CLAIM_KINDS.get(type(getattr(NO_CLAIMS, name)), "a number or None")
         if not CLAIM_CHECKS[kind](value):
             return f"capabilities.{name} is not {kind}"
-    return names_problem(claims)
+    return content_problem(claims)
 
 
 def _is_names(value: object) -> bool:
     return isinstance(value, set | frozenset) and all(isinstance(item, str) for item in value)
 
 
+def _is_names_by_path(value: object) -> bool:
+    return isinstance(value, Mapping) and _is_names(set(value)) and all(map(_is_names, value.values()))
+
+
 def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
-CLAIM_KINDS: Mapping[type, str] = {frozenset: "a set of names", bool: "a bool", int: "a number"}
+NO_CLAIMS = Capabilities(frozenset(), frozenset())
+CLAIM_KINDS: Mapping[type, str] = {
+    frozenset: "a set of names",
+    bool: "a bool",
+    int: "a number",
+    dict: "a mapping of paths to sets of names",
+    Conditions: "inputmeta.conformance.subjects.Conditions",
+}
 """What a claim must be, by the type of its default."""
 CLAIM_CHECKS: Mapping[str, Callable[[object], bool]] = {
     "a set of names": _is_names,
     "a bool": lambda value: isinstance(value, bool),
     "a number": _is_count,
+    "a mapping of paths to sets of names": _is_names_by_path,
+    "inputmeta.conformance.subjects.Conditions": lambda value: isinstance(value, Conditions),
     "a number or None": lambda value: value is None or _is_count(value),
 }

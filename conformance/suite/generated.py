@@ -17,13 +17,14 @@ import msgspec
 from inputmeta import oracle
 from inputmeta.conformance.campaign.failures import Failure, Failures, seen_on
 from inputmeta.conformance.campaign.fuzz import fuzz
-from inputmeta.conformance.campaign.generated import ROUND_EXAMPLES, for_each_case, on_containers, profile_for
-from inputmeta.conformance.campaign.known import KnownFailure, KnownFailures
+from inputmeta.conformance.campaign.generated import for_each_case, profile_for
+from inputmeta.conformance.campaign.known import KnownFailure
 from inputmeta.conformance.cases.model import Case, Origin
 from inputmeta.conformance.check.runner import Outcome
 from inputmeta.conformance.check.verdicts import Finding, Verdict, field_name
 from inputmeta.conformance.generate import Profile
 from inputmeta.conformance.generate.int32 import block_count
+from inputmeta.conformance.generate.rounds import ROUND_EXAMPLES, on_containers
 from inputmeta.conformance.suite.judgement import Judgement, Setup
 
 INVALID_SHARE = 0.25
@@ -92,11 +93,15 @@ class PathResults:
 
     def _note(self, unit: Unit, failure: Failure) -> None:
         group = self.seen.setdefault(unit, {})
-        self.failures.note(failure)
         signature = failure.finding.signature
-        if signature not in group:
-            group[signature] = Seen(self.setup.run.known.match(failure.finding, failure.case))
-        group[signature].cases += 1
+        known = self.setup.run.known.match(failure.finding, failure.case)
+        seen = group.setdefault(signature, Seen(known))
+        if known is None and seen.known is not None:  # known of other cases alone
+            seen.known = None
+            del self.failures[signature]
+        if (known is None) == (seen.known is None):
+            self.failures.note(failure)
+        seen.cases += 1
 
     def _count(self, case: Case, outcome: Outcome, broken: dict[int, str]) -> None:
         """Count the units that a case checked. A batch without an answer has no field that was compared."""
@@ -145,7 +150,7 @@ class PathResults:
                 seconds=left,
                 rounds=-(-setup.examples // ROUND_EXAMPLES),
                 shrink_seconds=left,
-                known=KnownFailures(setup.run.known.entries.values()),
+                known=setup.run.known.afresh(),
                 passed_over=frozenset(found),
             )
             if not campaign.failures:

@@ -42,7 +42,7 @@ class Judgement:
     def close(self, record: Record) -> None:
         """End the test as failed or as failing the way it is known to; return if nothing failed."""
         for entry in self.known:
-            record("known_failure", entry.key)
+            record("known_failure", entry.name)
         if self.messages:
             fail(self.messages)
         if self.known:

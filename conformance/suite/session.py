@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from inputmeta import oracle
+from inputmeta.conformance.campaign.generated import claimed_paths, profile_for
 from inputmeta.conformance.campaign.judging import opened
 from inputmeta.conformance.campaign.known import KnownFailures, KnownFailuresError
 from inputmeta.conformance.cases.corpus import load_corpus, slug
@@ -17,6 +18,7 @@ from inputmeta.conformance.cases.files import CaseError, case_id
 from inputmeta.conformance.cases.model import Case
 from inputmeta.conformance.check.containers import inspector_of
 from inputmeta.conformance.console import readable
+from inputmeta.conformance.generate import NothingToDrawError
 from inputmeta.conformance.subjects import SubjectError
 from inputmeta.conformance.suite.generated import CONTAINER, PathResults, Unit
 from inputmeta.conformance.suite.judgement import Record, Setup, fail
@@ -54,7 +56,7 @@ class SuiteSession:
         able = self.setup.run.subject.capabilities
         if path not in able.paths:
             pytest.skip(f"not claimed: path {path}")
-        if field_name is not None and field_name not in able.fields:
+        if field_name is not None and field_name not in able.fields_of(path):
             pytest.skip("not claimed: the field")
         if condition is not None and condition not in able.refuses:
             pytest.skip(f"outside the claims: batches that break {condition}")
@@ -120,7 +122,7 @@ def start(config: pytest.Config, resources: ExitStack) -> SuiteSession:
     """The session that pytest's options ask for; ``resources`` is what it ends with.
 
     Raises:
-        CollectError: the subject cannot be loaded, or a file cannot be used.
+        CollectError: the subject cannot be loaded, or claims nothing that could be drawn; a file cannot be used.
     """
     option = config.getoption
     target = Target(
@@ -136,7 +138,9 @@ def start(config: pytest.Config, resources: ExitStack) -> SuiteSession:
     try:
         known = KnownFailures.load(file) if file else KnownFailures()
         run = resources.enter_context(opened(target, option("subject_save_dir"), known))
-    except (KnownFailuresError, SubjectError, CaseError) as error:
+        for path in claimed_paths(run.subject):
+            profile_for(run.subject, (path,))
+    except (KnownFailuresError, SubjectError, CaseError, NothingToDrawError) as error:
         raise pytest.Collector.CollectError(readable(str(error))) from error
     return SuiteSession(Setup(run, option("subject_seed"), option("subject_examples"), option("subject_shrink")))
 

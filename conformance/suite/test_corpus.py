@@ -38,14 +38,13 @@ def test_case(inputmeta_suite: SuiteSession, record_property: Record, case: Corp
     except SubjectError as error:
         fail([f"the subject could not be started again: {error}"])
     known = inputmeta_suite.setup.run.known
-    entry = known.entries.get(case.id)
-    if entry is not None and entry.key in known.matched and known.gone(entry):
-        judgement.messages.append(f"[XPASS(strict)] {known.complaint(entry)}")
+    stale = [entry for entry in known.of_case(case.id) if known.is_stale(entry)]
+    judgement.messages += [f"[XPASS(strict)] {known.complaint(each)}" for each in stale if each.name in known.matched]
     if judgement.messages:
         judgement.messages.insert(0, f"{plain_text(case.file.name)}: {case.case.title}")
     judgement.close(record_property)
-    if entry is not None:
-        fail([f"[XPASS(strict)] {known.complaint(entry)}"])
+    if stale:
+        fail([f"[XPASS(strict)] {known.complaint(entry)}" for entry in stale])
 
 
 def judged(suite: SuiteSession, case: CorpusCase, record: Record) -> Judgement:

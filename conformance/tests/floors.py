@@ -18,10 +18,11 @@ ROOT = Path(__file__).resolve().parents[1]
 
 FLOORS = (
     ("commands", "suite", "gpu", "benchmarks", "mutants", "examples", "strikes"),
+    ("engines",),
     ("campaign",),
     ("wide",),
     ("workers",),
-    ("protocol", "trace"),
+    ("protocol", "trace", "explain"),
     ("check",),
     ("subjects", "generate"),
     ("reference", "dialects"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy as np
 from inputmeta import oracle
 from inputmeta.conformance.cases.model import Gather, Path
 from inputmeta.conformance.cases.request import Request, affordable_expansions
+from inputmeta.conformance.generate.scales import Constants, Tier
 from inputmeta.conformance.subjects.base import Capabilities
 from inputmeta.conformance.wide.pools import (
     INT32_MAX,
@@ -28,6 +30,7 @@ from inputmeta.conformance.wide.pools import (
     table_lengths,
 )
 
+Ratios = tuple[int, ...]
 Mode = Literal["off", "mask", "compact"]
 LONGEST = 131_072
 """Context of the deep forms, tokens."""
@@ -36,9 +39,10 @@ MOST_CELLS = (2**16 + 1) * SHORTEST_WINDOW
 """Cells of an expansion or a block table, at most: 16 MiB, the shortest window of 65,537 rows."""
 MOST_COLUMNS = 100_000
 LARGEST_CP = 64
-BLOCKS = (16, 64, 128, 256)
-WINDOWS = (SHORTEST_WINDOW, 128, 512, 4_096)
-RATIOS = (1, 2, 4, 8, 128)
+CONSTANTS = Tier(
+    (16, 64, 128, 256), (1, 2, 4, 8, 128), (SHORTEST_WINDOW, 128, 512, 4_096), surpluses=(), max_model_lens=(1,)
+)
+"""Block sizes, ratios, windows; the rings and contexts are the forms'."""
 BUCKETS = (256, 512, 1_024)
 """Sequences of a captured graph."""
 SEGMENTS = 65_535
@@ -55,6 +59,25 @@ class Claims:
     def some_of(self, *paths: Path) -> tuple[Path, ...]:
         """Those of the paths that are to be drawn."""
         return tuple(path for path in paths if path in self.paths)
+
+    @cached_property
+    def constants(self) -> Constants:
+        """The constants within the conditions; without a block size there is nothing to draw."""
+        return Constants(self.able.conditions, CONSTANTS)
+
+    def ratios_of(self, block_size: int) -> list[int]:
+        """Ratios that divide a block size; the block size itself, of one token a block, where no usual one does."""
+        constants = self.constants
+        usual = [ratio for ratio in constants.ratios_of(block_size) if ratio in constants.ratios]
+        return usual or constants.ratios_of(block_size)
+
+    def split(self, dense: Sequence[int], sparse: Sequence[int], chosen: Sequence[int]) -> tuple[Ratios, Ratios]:
+        """Dense and sparse ratios as the conditions take them; where nothing is left, the first that was chosen."""
+        constants = self.constants
+        kept = tuple(filter(constants.takes_dense, dense)), tuple(filter(constants.takes_sparse, sparse))
+        if any(kept):
+            return kept
+        return (tuple(chosen[:1]), ()) if constants.takes_dense(chosen[0]) else ((), tuple(chosen[:1]))
 
 
 @dataclass
@@ -84,31 +107,34 @@ class Draw:
         self, longest: int, *, block: int = 0, dense: Sequence[int] = (), window: int = 0
     ) -> oracle.MetadataConfig:
         """Constants of a real engine for contexts to ``longest`` tokens; those that are given are not drawn."""
-        block = block or self.pick(*BLOCKS)
-        ratios = [ratio for ratio in RATIOS if block % ratio == 0]
-        chosen = self.rng.permutation(ratios)[: self.pick(1, 2, 3)].tolist()
+        claimed, constants = self.claims.able.conditions, self.claims.constants
+        block = block if block in constants.block_sizes else self.pick(*constants.block_sizes)
+        chosen = self.rng.permutation(self.claims.ratios_of(block))[: self.pick(1, 2, 3)].tolist()
         split = self.pick(0, 1, len(chosen))
-        window = window or self.pick(*WINDOWS)
+        dense_ratios, sparse_ratios = self.claims.split(tuple(dense) or chosen[:split], chosen[split:], chosen)
+        windows = constants.windows_of(block)
+        window = window if window in windows else self.pick(*windows)
         unit = 128 * self.pick(*chosen)
         prompt = self.path == "prompt"
         able = self.claims.able
         ranks = self.pick(1, 1, 1, 2, 3, 8, 33, LARGEST_CP) if prompt else 1
-        ranks = min(ranks, able.max_cp_size)
+        ranks = max(min(ranks, able.max_cp_size), claimed.least_cp_size if prompt else 1)
+        ring = self.pick(window, window + 1, window + 64, window * 3 // 2, 2 * window)
         modes: list[Mode] = [mode for mode in ("off", "mask", "compact") if mode in able.yoco_modes]
         return oracle.MetadataConfig(
             block_size=block,
-            dense_ratios=tuple(dense) or tuple(chosen[:split]),
-            sparse_ratios=tuple(chosen[split:]),
+            dense_ratios=dense_ratios,
+            sparse_ratios=sparse_ratios,
             window_size=window,
-            swa_block_size=self.pick(window, window + 1, window + 64, window * 3 // 2, 2 * window),
+            swa_block_size=window if claimed.ring_is_window else ring,
             max_model_len=max(longest, -(-longest // unit) * unit + self.pick(-1, 0, 1)),
-            max_ngram_size=self.pick(0, 3, 4),
+            max_ngram_size=self.pick(*(size for size in (0, 3, 4) if size == 0 or size >= claimed.least_ngram_size)),
             pad_token=2,
             image_sentinel=SENTINEL,
             lookup_table=self.pools.lookup,
             cp_size=ranks,
             cp_rank=self.pick(0, ranks - 1, int(self.rng.integers(ranks))),
-            yoco_prefill_keep_tokens=self.pick(0, 1, 200, 4_096),
+            yoco_prefill_keep_tokens=max(self.pick(0, 1, 200, 4_096), claimed.least_keep),
             yoco_mode=modes[int(self.rng.integers(len(modes)))] if prompt else "off",
             force_load_balance=self.pick(0, 1) == 1,
         )
@@ -123,7 +149,8 @@ class Draw:
     def request(self, config: oracle.MetadataConfig, lengths: Lengths, *, bucket: bool = False) -> Request:
         """The step with these lengths, cut to what the subject and the memory can hold."""
         lengths = fitted(self.claims.able, self.path, config, lengths)
-        sequences = sequences_of(self.rng, self.pools, self.path, config, lengths)
+        claimed = self.claims.able.conditions
+        sequences = sequences_of(self.rng, self.pools, self.path, config, lengths, conditions=claimed)
         columns = None
         if bucket and self.path != "prompt" and self.claims.able.in_place:
             columns = self.padded_columns(config, lengths)
@@ -144,25 +171,41 @@ def most_columns(config: oracle.MetadataConfig, total_q: int) -> int:
     return max(1, min(MOST_CELLS // max(total_q, 1), INT32_MAX // (max(total_q, 1) * per_block)))
 
 
+def most_rows(able: Capabilities, path: Path, config: oracle.MetadataConfig) -> int:
+    """Query rows that a step may have, by the claims and by the expansions that are always built."""
+    limit = able.max_total_q or INT32_MAX
+    cells = able.conditions.cells_of_a_row(path, config)
+    return limit if cells == 0 else max(1, min(limit, MOST_CELLS // cells))
+
+
 def fitted(able: Capabilities, path: Path, config: oracle.MetadataConfig, lengths: Lengths) -> Lengths:
-    """The lengths cut to the subject's limits and, in decode, to tables that fit into MOST_CELLS."""
+    """The lengths cut to the subject's limits and conditions and, in decode, to tables that fit into MOST_CELLS."""
+    claimed = able.conditions
     count = min(len(lengths.seqlen_q), able.max_num_reqs or INT32_MAX)
     rows, keys = lengths.seqlen_q[:count].copy(), lengths.seqlen_k[:count]
-    context = keys - rows
-    least = 0 if path == "prompt" else 1
-    if able.max_total_q is not None and rows.sum() > able.max_total_q:
-        count = max(1, min(count, able.max_total_q)) if least else count
+    context = keys - rows if claimed.history else np.zeros_like(rows)
+    least, unit = claimed.fewest_rows(path, config.cp_size), claimed.row_unit(path, config.cp_size)
+    longest = INT32_MAX if claimed.most_seqlen_k is None else claimed.most_seqlen_k
+    rows = np.clip(
+        rows, least, max(least, min(longest, INT32_MAX if claimed.most_seqlen_q is None else claimed.most_seqlen_q))
+    )
+    most = most_rows(able, path, config)
+    if rows.sum() > most:
+        count = max(1, min(count, most // least)) if least else count
         rows, context = rows[:count], context[:count]
-        room = max(able.max_total_q - least * count, 0)
+        room = max(most - least * count, 0)
         extra = rows - least
         rows = least + np.minimum(extra, np.maximum(room - (np.cumsum(extra) - extra), 0))
+    rows -= rows % unit
+    if not claimed.empty_steps and not rows.any():
+        rows[0] = unit
     limit = able.max_table_columns or INT32_MAX
     if path != "prompt":
         limit = min(limit, most_columns(config, int(rows.sum())))
     # Two spare blocks that a table may have count as columns of the subject's.
-    most_keys = min(config.max_model_len, max(limit - 2, 0) * config.block_size)
+    most_keys = min(config.max_model_len, longest, max(limit - 2, 0) * config.block_size)
     keys = np.minimum(context + rows, np.maximum(most_keys, rows))
-    return Lengths(rows, keys, lengths.placeholder[:count])
+    return Lengths(rows, keys, lengths.placeholder[:count] & claimed.placeholders)
 
 
 def rows_of(draw: Draw, count: int, most: int) -> Int64s:
@@ -241,9 +284,11 @@ def captured(draw: Draw) -> list[Request]:
 
 
 def counts_of_rows(draw: Draw) -> list[Request]:
-    """Rows of a batch around 2⁸, 2¹⁰, 2¹², 2¹⁵ and 2¹⁶; in decode as drafts of a few sequences, 2¹⁶ of 1,024 of them."""
+    """Rows of a batch around 2⁸, 2¹⁰, 2¹², 2¹⁵ and 2¹⁶; in decode drafts of a few sequences, 2¹⁶ of 1,024 of them."""
     prompt = draw.path == "prompt"
-    total = draw.near(2**8, 2**10, 2**12, 2**15, *[2**16] * 6) if prompt else draw.near(2**8, 2**10, 2**12, *[2**16] * 3)
+    total = (
+        draw.near(2**8, 2**10, 2**12, 2**15, *[2**16] * 6) if prompt else draw.near(2**8, 2**10, 2**12, *[2**16] * 3)
+    )
     large = total >= 2**15
     count = 1_024 if large and not prompt else draw.pick(1, 2, 5)
     rows = np.full(count, total // count)
@@ -323,7 +368,9 @@ class Batch:
 
 
 def forms_of(claims: Claims) -> list[Form]:
-    """The forms that exist on the paths to draw."""
+    """The forms that exist on the paths to draw; none, if the conditions leave no constants."""
+    if not claims.constants.block_sizes:
+        return []
     return [form for form in FORMS if claims.some_of(*form.paths)]
 
 

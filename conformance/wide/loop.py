@@ -53,6 +53,8 @@ def run_batch(subject: Subject, claims: Claims, seed: int, index: int) -> Ran:
         SubjectError: the subject cannot be started any more.
     """
     batch = draw_batch(claims, seed, index)
+    if any(subject.capabilities.lacks(request) is not None for request in batch.steps):
+        return Ran(batch.form, batch.steps[0].path, Counts(unsupported=1))
     place = place_of(subject)
     steps = [place.reference_of(request) for request in batch.steps]
     polarity = index // len(forms_of(claims)) % len(PATTERNS)

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inputmeta import oracle
+from inputmeta.conformance.cases.conditions import ANY, Conditions
 
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
@@ -86,20 +87,34 @@ def ids_below(rng: np.random.Generator, limit: int, count: int) -> Int64s:
     return limit - 1 - rng.integers(0, min(limit, 4), count)
 
 
+def below(limit: int, largest: int | None) -> int:
+    """The limit, exclusive, of ids that go up to ``largest`` at most."""
+    return limit if largest is None else max(1, min(limit, largest + 1))
+
+
 def sequences_of(
-    rng: np.random.Generator, pools: Pools, path: oracle.Path, config: oracle.MetadataConfig, lengths: Lengths
+    rng: np.random.Generator,
+    pools: Pools,
+    path: oracle.Path,
+    config: oracle.MetadataConfig,
+    lengths: Lengths,
+    *,
+    conditions: Conditions = ANY,
 ) -> list[oracle.SequenceMetadata]:
-    """The sequences with these lengths, arrays cut from the pools; block and state ids up to what int32 allows."""
+    """The sequences with these lengths, arrays cut from the pools; ids up to what int32 and the conditions allow."""
     count = len(lengths.seqlen_q)
     smallest = min((*config.dense_ratios, *config.sparse_ratios))
     blocks = table_lengths(config, lengths.seqlen_k)
     spare = rng.integers(0, 3, count)
     longest = int(blocks.max()) + 2
-    table = integers(ids_below(rng, 2**31 // (config.block_size // smallest), longest + 1_024).astype(np.int32))
-    states = ids_below(rng, 2**31 // config.swa_block_size, count).tolist()
+    blocks_end = below(2**31 // (config.block_size // smallest), conditions.highest_block(config.block_size))
+    table = integers(ids_below(rng, blocks_end, longest + 1_024).astype(np.int32))
+    states = ids_below(rng, below(2**31 // config.swa_block_size, conditions.largest_state), count).tolist()
     q_start = lengths.seqlen_k - lengths.seqlen_q
     trusted = np.choose(rng.integers(0, 5, count), [0, 0, np.maximum(q_start - 50, 0), q_start, q_start + 3])
-    data_len = lengths.seqlen_k + rng.choice([0, 0, 100, 400], count)
+    if conditions.valid_starts != "any":
+        trusted = np.minimum(trusted, q_start if conditions.valid_starts == "visible" else 0)
+    data_len = lengths.seqlen_k + rng.choice([0, 0, 100, 400], count) * conditions.other_data_len
     decode = path != "prompt"
     known = q_start + 1 if decode else lengths.seqlen_k
     compressed = np.maximum(q_start - rng.integers(0, 6, count), 0)

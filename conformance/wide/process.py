@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import tempfile
 import threading
 import time
@@ -21,7 +20,7 @@ from inputmeta.conformance.wide.forms import Claims, draw_batch
 from inputmeta.conformance.wide.loop import Counts
 from inputmeta.conformance.wide.messages import WIDE, Batches, Done
 from inputmeta.conformance.wide.serve import PLACE, run_batches
-from inputmeta.conformance.workers.process import Worker
+from inputmeta.conformance.workers.process import Worker, cores
 from inputmeta.conformance.workers.target import Target
 
 RANGE_SECONDS = 0.5
@@ -65,11 +64,6 @@ class Wide:
 
 Ends = Callable[[Sequence[Finding]], bool]
 """Whether what a batch showed ends the run; known failures do not."""
-
-
-def cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0))
 
 
 class Loop:

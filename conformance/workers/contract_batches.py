@@ -46,7 +46,7 @@ def batches(claims: Capabilities) -> Iterator[Request]:
             modes = sorted(claims.yoco_modes & {"mask", "compact"})
             variants += [with_config(plain, yoco_mode=mode, yoco_prefill_keep_tokens=1) for mode in modes]
         for request in variants:
-            if claims.lacks(path, request.config, request.sequences, gather=request.gather) is None:
+            if claims.lacks(request) is None:
                 yield request
 
 

@@ -98,7 +98,9 @@ class Session:
     def claimed(self, request: Request) -> dict[str, Wanted]:
         """The claimed fields of a batch."""
         expected = request.expected()
-        return {k: Wanted.of(f) for k, f in expected.items() if k.partition(".")[0] in self.claims.fields}
+        return {
+            k: Wanted.of(f) for k, f in expected.items() if k.partition(".")[0] in self.claims.fields_of(request.path)
+        }
 
 
 def invalid_problems(session: Session, request: Request, messages: Iterable[tuple[str, bytes]]) -> Iterator[str]:

@@ -16,7 +16,7 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -58,6 +58,11 @@ CORE_BYTES = 1
 """Largest core dump: none. 0 would not do, where dumps are piped to a program: it gets them all the same."""
 
 
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
 @dataclass(frozen=True)
 class Limits:
     """What one call may take."""
@@ -89,6 +94,8 @@ class Worker:
         self.argv = tuple(argv)
         self.stderr = b""
         self.alive = True
+        self.allowance = 0
+        """Bytes of memory beyond the limit: what the suite itself has loaded there."""
         self.answered = 0
         """Calls that were answered, with whatever kind of answer."""
         self._hello: HelloAnswer | None = None
@@ -150,8 +157,12 @@ class Worker:
         """What the program claims."""
         return self.hello().capabilities
 
-    def call(self, message: SuiteMessage, timeout: float | None = None) -> ProgramMessage:
+    def call(
+        self, message: SuiteMessage, timeout: float | None = None, beat: Callable[[], object] | None = None
+    ) -> ProgramMessage:
         """Send one message and wait for the answer to it. ``timeout`` in seconds; the limit's if left out.
+
+        ``beat``: what changes as long as the program is at work; the time-out is that of standing still.
 
         Raises:
             SubjectFailure: there is none; the worker is dead.
@@ -165,7 +176,7 @@ class Worker:
         try:
             self._refuse_unasked()
             self._pending = memoryview(data)
-            answer = self._exchange(self.limits.timeout if timeout is None else timeout)
+            answer = self._exchange(self.limits.timeout if timeout is None else timeout, beat)
         except BaseException:  # an interruption too leaves an answer on the way
             self.kill()
             raise
@@ -210,9 +221,10 @@ class Worker:
         lines = self.stderr.decode("utf-8", "replace").split("\n")
         return next((" ".join(line.split())[:most] for line in reversed(lines) if line.strip()), "")
 
-    def _exchange(self, timeout: float) -> ProgramMessage:
+    def _exchange(self, timeout: float, beat: Callable[[], object] | None = None) -> ProgramMessage:
         """Write what is pending and read one message."""
         end = time.monotonic() + timeout
+        last = None if beat is None else beat()
         self._poll.register(self._out, select.POLLIN)
         self._poll.register(self._err, select.POLLIN)
         if self._pending:
@@ -229,6 +241,8 @@ class Worker:
             now = time.monotonic()
             if self._closed is not None:
                 end = self._closed + self.limits.timeout
+            elif beat is not None and (at := beat()) != last:
+                last, end = at, now + timeout
             if now >= end:
                 self._late(timeout)
             self._watch_memory(now)
@@ -284,7 +298,7 @@ class Worker:
     def _watch_memory(self, now: float) -> None:
         if now < self._next_look:
             return
-        used = bytes_beyond(self.process.pid, self.limits.memory)
+        used = bytes_beyond(self.process.pid, self.limits.memory + self.allowance)
         done = time.monotonic()
         self._next_look = done + max(POLL_SECONDS, LOOK_SHARE * (done - now))
         if used is not None:

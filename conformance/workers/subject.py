@@ -31,11 +31,12 @@ from inputmeta.conformance.protocol.messages import (
     SuiteMessage,
 )
 from inputmeta.conformance.protocol.messages import Inspected as InspectedAnswer
-from inputmeta.conformance.subjects.base import Result, SubjectError, SubjectFailure, Unsupported, names_problem
+from inputmeta.conformance.protocol.round_messages import DrawnCases, RanCases
+from inputmeta.conformance.subjects.base import Result, SubjectError, SubjectFailure, Unsupported, content_problem
 from inputmeta.conformance.workers.exchange import Forms, ask, may_exceed
 from inputmeta.conformance.workers.pool import Pool
 from inputmeta.conformance.workers.process import Worker, brief
-from inputmeta.conformance.workers.wire import garbage
+from inputmeta.conformance.workers.wire import OURS, garbage
 
 Answer = TypeVar("Answer")
 
@@ -57,6 +58,9 @@ EXCEPTION = re.compile(r"\w+: ")
 
 GOES_ON = frozenset({"raised", "input", "kept"})
 """Codes of failures that leave the worker fit for the next batch."""
+
+DRAWING_BYTES = 256 * 2**20
+"""What drawing and comparing cases may take of the memory of a worker."""
 
 SPARES_WHERE_NEEDED = 2
 """Spares once a worker was replaced: shrinking goes from death to death, replays from fresh worker to fresh worker."""
@@ -92,7 +96,7 @@ class IsolatedSubject:
         self.capabilities = replace(capabilities_of(hello.capabilities), int32_arrays=True)
         self.inspect_container = self._inspected if hello.containers else None
         """Holds the container of a batch to its promises, in the worker; None: the program has none."""
-        problem = names_problem(self.capabilities)
+        problem = content_problem(self.capabilities)
         if problem is not None:
             self.close()
             raise SubjectError(f"subject {self.name}: {problem}")
@@ -110,6 +114,28 @@ class IsolatedSubject:
     def _inspected(self, request: Request) -> Inspected:
         """The promises of the container that the worker makes of a valid batch. Raises what ``build`` raises."""
         return self._asked(request, lambda batch: Inspect(id=batch.id, batch=batch), inspection_of)
+
+    @property
+    def draws(self) -> bool:
+        """Whether its workers draw cases themselves."""
+        return self._worker.wire is OURS
+
+    def run_drawn(self, asked: DrawnCases, beat: Callable[[], object]) -> RanCases | None:
+        """Have the worker draw cases and run them; None if it, or the suite in it, could not.
+
+        ``beat``: what changes from build to build.
+
+        Raises:
+            SubjectFailure: the worker died, or stood still for longer than a batch may take.
+            SubjectError: there is no worker to be had any more.
+        """
+        self.ensure()
+        self._worker.allowance = DRAWING_BYTES
+        answer = self._worker.call(asked, self.timeout, beat)  # type: ignore[arg-type]
+        if not isinstance(answer, RanCases):
+            return None
+        self.slowest = max(self.slowest, answer.slowest)
+        return answer
 
     def _asked(
         self,
@@ -170,6 +196,16 @@ class IsolatedSubject:
         self._worker.kill()
         self.pool.spares = max(self.pool.spares, SPARES_WHERE_NEEDED)
         self._worker = self._fresh()
+
+    def strike(self) -> None:
+        """End the worker from another thread."""
+        self._worker.strike()
+
+    def beside(self) -> IsolatedSubject:
+        """The same subject in workers of its own. Raises SubjectError."""
+        other = IsolatedSubject(self.pool.start, timeout=self.timeout)
+        other.capabilities = self.capabilities
+        return other
 
     def close(self) -> None:
         """End all workers."""

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 import shlex
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 
 from inputmeta.conformance.check.containers import inspector_of
 from inputmeta.conformance.subjects.base import Subject, SubjectError, without_refusals
 from inputmeta.conformance.subjects.loading import load_subject
-from inputmeta.conformance.workers.process import MIB, Limits, Worker
+from inputmeta.conformance.workers.process import MIB, STARTUP_SECONDS, Limits, Worker
 from inputmeta.conformance.workers.subject import IsolatedSubject
-from inputmeta.conformance.workers.wire import FRAMES, LINES, Wire
+from inputmeta.conformance.workers.wire import FRAMES, LINES, OURS, Wire
 
 SUBJECT = "engine"
 """What is tested if nothing is named."""
@@ -22,6 +24,26 @@ TIMEOUT = 10.0
 """Seconds a batch."""
 MEMORY_LIMIT = 8192
 """MiB of resident memory."""
+
+
+@cache
+def require_suite(python: str) -> None:
+    """Whether an interpreter can serve a subject, asked once.
+
+    Raises:
+        SubjectError: there is no such interpreter, or it cannot import the suite.
+    """
+    asked = [python, "-c", "import inputmeta.conformance.protocol.serve"]
+    try:
+        ended = subprocess.run(asked, capture_output=True, text=True, timeout=STARTUP_SECONDS, check=False)
+    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+        raise SubjectError(f"--subject-python {python}: {getattr(error, 'strerror', None) or error}") from error
+    if ended.returncode:
+        why = (ended.stderr.strip().splitlines() or [f"exit code {ended.returncode}"])[-1][:300]
+        raise SubjectError(
+            f"--subject-python {python}: cannot import the suite ({why}): pip install inputmeta-conformance there, "
+            "or name its folder in PYTHONPATH"
+        )
 
 
 class Unrefusing:
@@ -49,6 +71,8 @@ class Target:
     memory_limit: int = MEMORY_LIMIT
     valid_only: bool = False
     """Whatever it claims to check, no batch that breaks a precondition is handed over."""
+    python: str | None = None
+    """The interpreter that workers of a ``subject`` run in, with the packages that it has; None: ours, with ours."""
 
     @property
     def options(self) -> str:
@@ -57,6 +81,7 @@ class Target:
             parts = [f"--subject {shlex.quote(self.subject)}"]
         else:
             parts = [f"--subject-command {shlex.quote(self.command)}"] + ["--subject-json"] * self.json
+        parts += [f"--subject-python {shlex.quote(self.python)}"] if self.python is not None else []
         parts += ["--in-process"] * self.in_process
         if self.timeout != TIMEOUT:
             parts.append(f"--timeout {self.timeout:g}")
@@ -73,13 +98,17 @@ class Target:
     def start(self) -> Worker:
         """A new worker; raises SubjectError if the program cannot be run."""
         if self.command is None:
-            return self.start_python("inputmeta.conformance.protocol.serve", self.subject)
+            return self.start_python("inputmeta.conformance.protocol.serve", self.subject, wire=OURS)
         return Worker(self._words(), wire=LINES if self.json else FRAMES, limits=self.limits)
 
     def start_python(
         self, module: str, *arguments: str, wire: Wire = FRAMES, env: Mapping[str, str] | None = None
     ) -> Worker:
         """A new worker that runs a module of the suite, ``env`` beside ours; raises SubjectError if it cannot run."""
+        if self.python is not None:
+            require_suite(self.python)
+            argv = [self.python, "-m", module, *arguments]
+            return Worker(argv, wire=wire, limits=self.limits, env={**(env or {}), **os.environ})
         argv = [sys.executable, "-m", module, *arguments]
         # What can be imported here can be imported there; ``-m`` adds the working folder.
         path = os.pathsep.join(entry for entry in sys.path if entry)
@@ -92,9 +121,13 @@ class Target:
         Raises:
             SubjectError: it cannot be loaded, or the options do not go together.
         """
+        if self.python is not None and self.command is not None:
+            raise SubjectError("--subject-python: belongs to --subject; a --subject-command is run as it is")
         if self.in_process:
             if self.command is not None:
                 raise SubjectError("--in-process: a --subject-command is a process of its own")
+            if self.python is not None:
+                raise SubjectError("--in-process: with --subject-python a subject is in a process of its own")
             subject = load_subject(self.subject)
             yield Unrefusing(subject) if self.valid_only else subject
             return

@@ -18,6 +18,7 @@ from inputmeta.conformance.protocol.codec import (
     encode_line,
 )
 from inputmeta.conformance.protocol.messages import ProgramMessage
+from inputmeta.conformance.protocol.round_messages import from_worker
 from inputmeta.conformance.subjects.base import SubjectFailure
 
 SHOWN_BYTES = 40
@@ -99,5 +100,12 @@ def split_line(buffer: bytearray, limit: int = MAX_LINE) -> bytes | None:
             return line
 
 
+def decode_worker(body: bytes) -> Message:
+    """The message of a worker of ours, cases that it drew itself among them. Raises ProtocolError."""
+    return cast(Message, from_worker(body))
+
+
 FRAMES = Wire(encode, split_frame, MAX_FRAME, 8, decode_frame, shares=True)
 LINES = Wire(encode_line, split_line, MAX_LINE, len("-9223372036854775808,"), decode_line)
+OURS = Wire(encode, split_frame, MAX_FRAME, 8, decode_worker, shares=True)
+"""Frames of a worker that draws cases too (:mod:`inputmeta.conformance.protocol.rounds`)."""

@@ -9,6 +9,10 @@ import pytest
 
 # fmt: off
 PINS: dict[str, dict[str, str]] = {
+    # position 4 behind keys 0 to 3 of ring 24 to 27: its own cell is 24, that of key 0
+    "WIN: a decode row behind W cached keys reads the newest of them, not the one that it overwrites": {
+        "kv_swa_index": "25 26 27 24", "kv_swa_index_offset_len": "25 4", "slot_mapping_store_swa": "24",
+    },
     "F-IDS: decode takes the last known token and then the drafts": {
         "input_ids": "105 191 192 203", "positions": "5 6 7 3", "query_indices": "0 0 0 1",
     },

@@ -6,6 +6,12 @@ import pytest
 
 # fmt: off
 PINS: dict[str, dict[str, str]] = {
+    "CP: a prompt of 1 row on 4 ranks gives rank 1 padding, where slicing past its end gives less": {
+        "cp_mirror_len": "2", "mirror_cp_index": "-1 -1", "mirror_cp_reverse_index": "0", "positions": "0 0",
+    },
+    "CP: padding rows of a first block have position 0, as those of a second one": {
+        "mirror_cp_index": "1 2 -1 -1", "positions": "1 2 0 0",
+    },
     "CP: 7 rows on 2 ranks, rank 0 has 0, 1, 6 and one padding row": {
         "cp_mirror_len": "4", "mirror_cp_index": "0 1 6 -1", "mirror_cp_reverse_index": "0 1 4 5 6 7 2",
         "positions": "2 3 8 0", "positions_cp": "2 3 4 5 6 7 8", "valid_token_mask": "T T T F",

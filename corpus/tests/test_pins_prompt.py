@@ -6,6 +6,10 @@ import pytest
 
 # fmt: off
 PINS: dict[str, dict[str, str]] = {
+    "F-QIDX: rows behind an empty sequence have the number of their own": {"query_indices": "0 0 2"},
+    "RING: a prompt longer than its ring stores each of the last B rows at its own position": {
+        "slot_mapping_store_swa": "-1 25 26 27 24",
+    },
     "F-POS: rows of several chunks stand at seqlen_k - seqlen_q + j": {
         "positions": "5 6 7 0 11 12", "input_ids": "105 106 107 200 311 312", "query_indices": "0 0 0 1 2 2",
     },

@@ -22,6 +22,8 @@ EXPANSIONS = ("kv_swa_full_index", "kv_swa_index", "kv_ca_index")
 """What compute_attn_info can make; `kv_ca_index_len` goes with `kv_ca_index`."""
 
 _INT32_BYTES = 4
+_NO_MATTER = 2**22
+"""Bytes of expansions that are made without asking what is free, which takes longer than to make them."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,8 @@ def expand(
 
 
 def _host_tensors(targets: Sequence[_Target]) -> list[torch.Tensor]:
+    if sum(target.size for target in targets) <= _NO_MATTER:
+        return [allocate("int32", target.shape) for target in targets]
     available = available_bytes()
     for target in targets:
         if target.size > available:

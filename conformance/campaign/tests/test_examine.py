@@ -70,6 +70,7 @@ def test_a_failure_in_every_worker_is_deterministic() -> None:
     assert examined.finding.signature == "CRASH:prompt:-:-:raised"
 
 
+@pytest.mark.slow
 def test_a_failure_in_some_workers_is_flaky(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(LUCK, str(tmp_path / "made"))
     with session_on(wrong("wrong-in-every-second-process")) as session:
@@ -108,6 +109,7 @@ def test_a_failure_after_a_larger_batch_becomes_a_case_of_both() -> None:
         assert replayed(session, examined.case) == {"MISMATCH:prompt:F-POS:positions:value"}
 
 
+@pytest.mark.slow
 def test_earlier_cases_of_other_configurations_stay_files_of_their_own() -> None:
     other = msgspec.structs.replace(prompt(7), config=msgspec.structs.replace(CONFIG, window_size=1))
     with session_on(wrong("wrong-after-a-large-batch")) as session:
@@ -116,6 +118,7 @@ def test_earlier_cases_of_other_configurations_stay_files_of_their_own() -> None
         assert replayed(session, other, GOOD) == {"MISMATCH:prompt:F-POS:positions:value"}
 
 
+@pytest.mark.slow
 def test_a_smaller_case_that_does_not_come_back_gives_way_to_the_first() -> None:
     with session_on(wrong("raises")) as session:
         failure = first_failure(session, [LARGER])
@@ -188,6 +191,7 @@ app(["fuzz", "--subject", "mutant:deadlocks", "--seed", "3", "--path", "prompt",
 """
 
 
+@pytest.mark.slow
 def test_a_killed_suite_loses_no_case(tmp_path: Path) -> None:
     folder = tmp_path / "failures"
     suite = subprocess.Popen([sys.executable, "-c", SUITE, str(folder)], stdout=subprocess.DEVNULL)

@@ -8,16 +8,10 @@ from typing import Any
 import pytest
 
 from inputmeta.conformance.campaign import generated
-from inputmeta.conformance.campaign.generated import (
-    CONTAINERS_EVERY,
-    HYPOTHESIS_EVERY,
-    ROUND_EXAMPLES,
-    generated_cases,
-    on_containers,
-    run_round,
-)
+from inputmeta.conformance.campaign.generated import generated_cases, run_round
 from inputmeta.conformance.cases.model import Case
 from inputmeta.conformance.generate import Profile, features
+from inputmeta.conformance.generate.rounds import CONTAINERS_EVERY, HYPOTHESIS_EVERY, ROUND_EXAMPLES, on_containers
 
 PROFILE = Profile()
 

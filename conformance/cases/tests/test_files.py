@@ -1,6 +1,7 @@
 """Case files: what is read, what is refused, and how it is named and laid out."""
 
 import json
+import os
 
 import jsonschema
 import msgspec
@@ -13,6 +14,7 @@ from inputmeta.conformance.cases.files import (
     decode_case,
     format_case,
     load_case,
+    replace_file,
     save_case,
 )
 from inputmeta.conformance.cases.model import SCHEMA, Case, Config, Sequence
@@ -118,6 +120,20 @@ def test_format_is_canonical_and_reads_back(tmp_path) -> None:
     save_case(case, tmp_path / "new" / "case.json")
     assert load_case(tmp_path / "new" / "case.json") == case
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["case.json"]
+
+
+def test_a_pipe_is_written_to_and_not_put_aside_by_a_file(tmp_path) -> None:
+    """As root, ``/dev/null`` given as the file to write would be gone for every process of the machine."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        replace_file(pipe, "text")
+        assert os.read(reader, 100) == b"text"
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
+    assert list(tmp_path.iterdir()) == [pipe]
 
 
 def test_the_schema_accepts_a_complete_case_and_forbids_unknown_keys() -> None:

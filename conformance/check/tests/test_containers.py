@@ -11,9 +11,10 @@ from typer.testing import CliRunner
 from inputmeta import engine, oracle
 from inputmeta.conformance import exits
 from inputmeta.conformance.cases.corpus import bundled_corpus
-from inputmeta.conformance.cases.model import Case
+from inputmeta.conformance.cases.model import SCHEMA, Case, Config, Sequence
 from inputmeta.conformance.cases.request import Request, step_request
 from inputmeta.conformance.check.containers import inspect, inspectable, inspector_of
+from inputmeta.conformance.check.extraction import MEMBERS
 from inputmeta.conformance.check.inspection import inspected
 from inputmeta.conformance.commands.main import app
 from inputmeta.conformance.generate import Profile, batches
@@ -22,6 +23,7 @@ from inputmeta.conformance.subjects.base import SubjectFailure
 from inputmeta.conformance.subjects.engine import EngineSubject
 from inputmeta.conformance.subjects.oracle import OracleSubject
 from inputmeta.oracle import container as model
+from inputmeta.oracle import zos
 
 BOUNDED = settings(max_examples=15, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 ANY = Profile(max_cp_size=4, invalid=0, tiers=("small",), wide_windows=False)
@@ -345,3 +347,57 @@ def test_the_model_refuses_what_a_broadcast_does_not_send() -> None:
         with pytest.raises(model.UnsentError) as caught:
             model.sent({"klen": value})
         assert (caught.value.path, caught.value.kind) == (path, kind)
+
+
+ZOS_STEP = Case(
+    schema=SCHEMA,
+    path="decode_zos",
+    config=Config(block_size=4, sparse_ratios=(2,), window_size=2, swa_block_size=3, max_model_len=16),
+    steps=(
+        (
+            Sequence(seqlen_q=2, seqlen_k=6, block_table=(7, 3, 9), token_ids=(1, 2, 3, 4, 5), draft_tokens=(20,)),
+            Sequence(seqlen_q=1, seqlen_k=2, block_table=(5,), token_ids=(30, 31), is_placeholder=True),
+        ),
+    ),
+)
+
+
+class ExtractsOnly:
+    """A subject without containers. ``changes``: what is wrong with what it extracts."""
+
+    def __init__(self, **changes: object) -> None:
+        self.changes = changes
+
+    def extract(self, request: Request) -> dict[str, object]:
+        right = zos.extract(request.config, request.sequences)
+        return {name: np.array(getattr(right, name)) for name in MEMBERS} | self.changes
+
+
+def test_what_the_engine_extracts_is_the_oracles() -> None:
+    found = inspect(EngineSubject(), step_request(ZOS_STEP, 0))
+    assert "extract" in found.kept
+    assert found.broken == ()
+
+
+def test_a_subject_without_containers_may_show_what_it_extracts() -> None:
+    request = step_request(ZOS_STEP, 0)
+    assert inspector_of(ExtractsOnly()) is not None
+    assert inspect(ExtractsOnly(), request) == (("extract",), ())
+    assert inspect(ExtractsOnly(seqlens_k=None), request).kept == ("extract",)
+    assert inspect(ExtractsOnly(), dataclasses.replace(request, path="decode")) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("changes", "detail"),
+    [
+        ({"block_tables": [7, 3]}, "extract: block_tables has 2 cells, want 3"),
+        ({"block_tables": [7, 3, 9]}, "extract: block_tables[2] is 9, want 5"),
+        ({"is_placeholder": [False, False]}, "extract: is_placeholder[1] is False, want 1"),
+        (dict.fromkeys(MEMBERS), "extract: has none of seqlens_q"),
+        ({"input_ids": "tokens"}, "extract: input_ids has 1 cells, want 3"),
+    ],
+)
+def test_what_is_extracted_wrongly_is_told(changes: dict[str, object], detail: str) -> None:
+    (broken,) = inspect(ExtractsOnly(**changes), step_request(ZOS_STEP, 0)).broken
+    assert (broken.number, broken.kind) == ("I-22", "extract")
+    assert detail in broken.detail

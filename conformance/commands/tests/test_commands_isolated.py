@@ -84,6 +84,7 @@ def test_check_survives_a_segfault_and_labels_it(folder: Path, tmp_path: Path) -
 
 
 @pytest.mark.usefixtures("few_replays")
+@pytest.mark.slow
 def test_the_replay_command_of_a_program_names_it_again(folder: Path, tmp_path: Path) -> None:
     command = shlex.join(MUTANTS["exits-in-the-middle"].command)
     also = msgspec.structs.replace(BAD, title="also bad", tags=("F-POS",), steps=(BAD.steps[0][1:],))
@@ -138,6 +139,7 @@ def test_replay_runs_its_files_in_one_worker(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("few_replays")
+@pytest.mark.slow
 def test_a_flaky_failure_has_a_verdict_of_its_own(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -194,6 +196,7 @@ def test_known_failures_are_written_and_then_cover_the_run(folder: Path, tmp_pat
     assert "KNOWN CRASH:prompt:-:-:raised: unknown – -" in replayed.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short_shrink", "few_replays")
 def test_fuzz_goes_on_past_known_failures_and_warns_of_unused_ones(tmp_path: Path) -> None:
     file = known(tmp_path, "CRASH:raised:- – divides – #7", "MISMATCH:F-POS:positions – fixed long ago – #2")

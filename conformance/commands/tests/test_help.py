@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from inputmeta.conformance import exits
 from inputmeta.conformance.commands.main import COMMANDS, app
 
-GROUPS = {"subject": ("list", "check"), "corpus": ("add", "lint", "fmt", "list")}
+GROUPS = {"subject": ("list", "check"), "engines": ("list", "fetch"), "corpus": ("add", "lint", "fmt", "list")}
 CALLS = [(name, *rest) for name in COMMANDS for rest in ([(one,) for one in GROUPS[name]] if name in GROUPS else [()])]
 
 
@@ -46,6 +46,8 @@ def test_help_is_readable_at_80_columns(call: tuple[str, ...]) -> None:
         "{CASE…}...",
         "[CASE…]...",
         "CASE…",
+        "{RELEASE…}...",
+        "RELEASE…",
     }
 
 
@@ -91,6 +93,7 @@ def completed(words: str, number: int) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_a_shell_completes_commands_without_importing_them_and_options() -> None:
     assert completed("inputmeta f", 1) == ["fuzz", "fields", "[]"]
     assert completed("inputmeta ", 1) == [*COMMANDS, "[]"]

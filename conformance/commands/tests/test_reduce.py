@@ -13,8 +13,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from inputmeta.conformance import exits
-from inputmeta.conformance.cases.files import load_case, save_case
+from inputmeta.conformance.campaign.ahead import Ahead
+from inputmeta.conformance.cases.files import case_id, load_case, save_case
 from inputmeta.conformance.cases.model import SCHEMA, Case, Config, Sequence
+from inputmeta.conformance.check.runner import Outcome
 from inputmeta.conformance.commands.main import app
 
 CONFIG = Config(
@@ -92,3 +94,35 @@ def test_the_best_so_far_is_saved_when_the_run_is_interrupted(saved, tmp_path: P
     assert "not fully reduced: interrupted (SIGTERM)" in done.stdout
     (file,) = [Path(name) for name in re.findall(r"replay (\S+\.json)", done.stdout)]
     assert len(load_case(file).steps[0]) == 1
+
+
+@pytest.mark.slow
+def test_more_workers_find_the_same(saved, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    beside: list[str] = []
+    run_beside = Ahead._run
+
+    def noted(ahead: Ahead, case: Case) -> Outcome:
+        beside.append(case_id(case))
+        return run_beside(ahead, case)
+
+    monkeypatch.setattr(Ahead, "_run", noted)
+    case = saved(prompt(5, 9, count=24))
+    subject = "inputmeta.conformance.campaign.tests.drawn_subjects:SlowAndWrong"
+    texts = []
+    for jobs in ("1", "4"):
+        assert not beside
+        ended = reduce(tmp_path, case, "--subject", subject, "--jobs", jobs)
+        assert ended.exit_code == exits.DIFFERS, ended.output
+        texts.append(ended.output)
+    assert texts[0] == texts[1]
+    assert "reduced until no single step further fails" in texts[0]
+    (file,) = (tmp_path / "out").glob("*.json")
+    assert [sequence.seqlen_q for sequence in load_case(file).steps[0]] == [3, 3]
+    assert len(beside) > 20
+    assert len(beside) == len(set(beside))
+
+
+def test_jobs_are_workers(saved, tmp_path: Path) -> None:
+    ended = reduce(tmp_path, saved(prompt(2, 9)), "--subject", "oracle", "--in-process", "--jobs", "2")
+    assert ended.exit_code == exits.BAD_USAGE
+    assert "--jobs: with --in-process there are no workers" in ended.output

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -29,6 +31,10 @@ from inputmeta.conformance.generate import Profile
 from inputmeta.conformance.subjects.oracle import OracleSubject
 
 TRANSLATED = [name for name, dialect in DIALECTS.items() if dialect.translate is not None]
+RARE, RARELY = 3, ("floor-steps",)
+"""Of these dialects few batches show anything: a sequence without a compressed token must stand before another one."""
+IN_PLACE_OF = {"workspaces-by-request": "buffers-by-request"}
+"""Dialects that number the same rows in two ways: no engine has both."""
 NO_FORM_AT_MOST = 0.3
 """Share of the batches whose ids may be too large to be one higher."""
 
@@ -76,12 +82,12 @@ def test_translated_back_it_is_what_the_oracle_says(
         new = differing(fields, spoken)
         assert {key.partition(".")[0] for key in new} <= touched
         changed += bool(new)
-    assert changed > 10, "the dialect changes nothing"
+    assert changed > (RARE if name in RARELY else 10), "the dialect changes nothing"
     assert without_form <= NO_FORM_AT_MOST * len(built)
 
 
 def test_several_at_once(built: list[tuple[Request, Fields]]) -> None:
-    chain = dialects_of(TRANSLATED)
+    chain = dialects_of([name for name in TRANSLATED if name not in IN_PLACE_OF])
     for request, fields in built:
         assert not differing(fields, translate(chain, request, forward(chain, request, fields)))
 
@@ -209,6 +215,32 @@ WRONG_SHAPES = {
         {"kv_swa_full_index": np.zeros((2, 3), dtype=np.int32)},
         r"kv_swa_full_index: shape \[2, 3\], want \[8, any\]",
     ),
+    "workspaces-by-request": (
+        EIGHT,
+        {"kv_swa_full_index": np.zeros((2, 3), dtype=np.int32)},
+        r"kv_swa_full_index: shape \[2, 3\], want \[8, any\]",
+    ),
+    "overwritten-rows-stored": (
+        STEP,
+        {"slot_mapping_store_swa": np.zeros(3, dtype=np.int32)},
+        r"slot_mapping_store_swa: shape \[3\], want \[1\]",
+    ),
+    "no-query-sentinel": (
+        STEP,
+        {"query_indices": np.zeros(3, dtype=np.int32)},
+        r"query_indices: shape \[3\], want \[1\]",
+    ),
+    "floor-steps": (EIGHT, {"ks.4": np.zeros(2, dtype=np.int32)}, r"ks.4: shape \[2\], want \[8\]"),
+    "zigzag-packed": (
+        replace(EIGHT, config=replace(CONFIG, cp_size=2)),
+        {"mirror_cp_index": np.zeros(8, dtype=np.int32)},
+        r"mirror_cp_index: shape \[8\], want \[5\]: a row a mirrored row",
+    ),
+    "compressed-by-request": (
+        EIGHT,
+        {"kv_ca_index.2": np.zeros((2, 3), dtype=np.int32)},
+        r"kv_ca_index.2: shape \[2, 3\], want \[8, any\]",
+    ),
     "newest-first": (
         STEP,
         {"kv_swa_index": np.zeros(3, dtype=np.int32)},
@@ -219,6 +251,41 @@ WRONG_SHAPES = {
         {"kv_swa_index": np.zeros((1, 3), dtype=np.int32)},
         r"kv_swa_index: shape \[1, 3\], want \[any, 128\]: window_size 3 rounded up to a multiple of 128",
     ),
+    "rope-positions": (
+        EIGHT,
+        {"positions_c.4": np.zeros(3, dtype=np.int32)},
+        r"positions_c.4: shape \[3\], want \[8\]",
+    ),
+    "low-ratio-sentinel": (
+        EIGHT,
+        {"slot_mapping_store_ca.2": np.zeros(3, dtype=np.int32)},
+        r"slot_mapping_store_ca.2: shape \[3\], want \[8\]",
+    ),
+    "padding-in-null-state": (
+        EIGHT,
+        {"slot_mapping_store_swa": np.zeros(3, dtype=np.int32)},
+        r"slot_mapping_store_swa: shape \[3\], want \[8\]",
+    ),
+    "padding-window-1": (
+        STEP,
+        {"kv_swa_index_offset_len": np.zeros(2, dtype=np.int32)},
+        r"kv_swa_index_offset_len: shape \[2\], want \[1, 2\]: a row a query row",
+    ),
+    "width-by-table": (
+        STEP,
+        {"kv_ca_index.2": np.zeros(3, dtype=np.int32)},
+        r"kv_ca_index.2: shape \[3\], want \[any, any\]",
+    ),
+    "keys-behind-windows": (
+        EIGHT,
+        {"kv_ca_index.2": np.zeros((3, 4), dtype=np.int32)},
+        r"kv_ca_index.2: shape \[3, 4\], want \[8, any\]",
+    ),
+    "starts-without-end": (
+        EIGHT,
+        {"cu_seqlens_q": np.zeros(3, dtype=np.int32)},
+        r"cu_seqlens_q: shape \[3\], want \[2\]: a start a sequence",
+    ),
 }
 """Of each dialect that reads shapes: a batch, fields that do not fit, and what is said."""
 
@@ -227,7 +294,7 @@ def test_a_shape_without_a_meaning_is_an_error_that_names_field_value_and_rule()
     assert set(TRANSLATED) - WRONG_SHAPES.keys() == {"sentinel-0"}  # cell by cell: any shape has a meaning
     for name, (request, fields, text) in WRONG_SHAPES.items():
         with pytest.raises(DialectError, match=f"^{name}: {text}"):
-            translate(dialects_of([name]), request, fields)
+            translate(dialects_of([name, *DIALECTS[name].requires]), request, fields)
 
 
 def test_a_wrong_form_stays_one() -> None:

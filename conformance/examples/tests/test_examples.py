@@ -50,6 +50,7 @@ TRANSPORTS = (
     "json",
     "callable_subject:build",
     "object_subject:BoundarySubject",
+    "extracting_subject:ExtractingSubject",
     "package.my_engine_inputmeta:MyEngineSubject",
 )
 
@@ -66,7 +67,9 @@ def test_an_example_passes_every_check(target):
     assert not [(result.name, result.problems) for result in results if result.problems]
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize(
+    "transport", [pytest.param(name, marks=[pytest.mark.slow] if name == "cpp" else []) for name in TRANSPORTS]
+)
 def test_an_example_conforms(target):
     with target.open() as subject:
         ran = 0

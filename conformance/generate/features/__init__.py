@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+
+from msgspec.structs import replace
+
 from inputmeta.conformance.cases.corpus import BUG_CLASSES
 from inputmeta.conformance.cases.model import Case
 
@@ -24,18 +28,33 @@ FEATURES: dict[str, Feature] = _declared()
 _CLASSES = {feature.id: tuple(f"BUG:{name}" for name in feature.classes) for feature in FEATURES.values()}
 
 
-def features(case: Case) -> frozenset[str]:
-    """Ids of the features that the case visits. A refused step shows only what it breaks."""
+def features(case: Case, shown: Mapping[int, Collection[str]] | None = None) -> frozenset[str]:
+    """Ids of the features that the case visits. A refused step shows only what it breaks.
+
+    ``shown``: by step that was run, the declared names of the fields that were compared, none for one that was refused.
+    What lies in other steps, or is of a formula of other fields, was not visited. None: all is.
+    """
+    fields: list[Collection[str] | None] = [None] * len(case.steps)
+    if shown is not None:
+        ran = sorted(shown)
+        gather = tuple(case.gather[index] for index in ran) if case.gather else ()
+        case = replace(case, steps=tuple(case.steps[index] for index in ran), gather=gather)
+        fields = [shown[index] for index in ran]
     found: set[str] = set()
     valid: list[Step | None] = []
-    for sequences in case.steps:
+    for sequences, compared in zip(case.steps, fields, strict=True):
         refused = refusals.broken(case, sequences)
         step = None if refused else step_facts(case, sequences)
         valid.append(step)
-        found |= refused if step is None else _of_step(step)
-    found |= steps.of_case(case, valid)
+        found |= refused if step is None else _seen(_of_step(step), compared)
+    found |= _seen(steps.of_case(case, valid), None if shown is None else set().union(*shown.values()))
     found.update(*(_CLASSES[name] for name in found))
     return frozenset(found)
+
+
+def _seen(found: set[str], fields: Collection[str] | None) -> set[str]:
+    """The features that comparing these fields shows."""
+    return found if fields is None else {name for name in found if FEATURES[name].seen_in(fields)}
 
 
 def _of_step(step: Step) -> set[str]:

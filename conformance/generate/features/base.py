@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..configs import REAL_BLOCK
 from ..draws import INT32_MAX, INT32_MIN
+from ..scales import REAL_BLOCK
 from .facts import Row, Step
 from .feature import ANY_PATH, DECODE, MANY, MASK_OR_COMPACT, PROMPT, REAL, SMALL, ZOS, Conditions, Feature, holding
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+from inputmeta import oracle
+
 from ..profile import PATHS, TIERS, Profile
+from .outside import outside
 
 PROMPT = frozenset({"prompt"})
 DECODE = frozenset({"decode", "decode_zos"})
@@ -19,6 +22,16 @@ MASK_OR_COMPACT = frozenset({"mask", "compact"})
 COMPACT = frozenset({"compact"})
 OF_SEQUENCES = frozenset({"P-LEN", "P-TABLE", "P-STATE", "P-NGRAM", "P-INT32"})
 """Preconditions that one sequence can break while others keep them."""
+
+HOLDERS: dict[str, frozenset[str]] = {
+    formula: frozenset(
+        name
+        for name, field in oracle.FIELDS.items()
+        if formula in field.formulas or formula in dict(field.other_formulas).values()
+    )
+    for formula in oracle.FORMULAS
+}
+"""Declared names of the fields that have a formula."""
 
 Conditions = Mapping[str, bool]
 """Whether what a feature is about holds, by the feature's id."""
@@ -48,6 +61,14 @@ class Feature:
     read_only: bool = False
     multi_step: bool = False
     wide_window: bool = False
+    formulas: frozenset[str] = frozenset()
+    """Formulas of the fields that show it; empty: the one that it is named after, or any field if none has that."""
+
+    def seen_in(self, fields: Collection[str]) -> bool:
+        """Whether comparing these fields, by declared name, can show it."""
+        formulas = self.formulas or {self.id.partition(":")[0]}
+        holders = frozenset().union(*(HOLDERS.get(formula, frozenset()) for formula in formulas))
+        return not holders.isdisjoint(fields) if holders else bool(fields) or bool(self.conditions)
 
     def reachable(self, profile: Profile) -> bool:
         """Whether the profile is sure to have batches with the feature.
@@ -64,7 +85,14 @@ class Feature:
             and (not self.read_only or profile.read_only)
             and (not self.multi_step or profile.multi_step)
             and (not self.wide_window or profile.wide_windows)
+            and self.id not in outside(profile.conditions)
+            and (bool(self.conditions) or self._compared(profile))
         )
+
+    def _compared(self, profile: Profile) -> bool:
+        if profile.fields is None:
+            return True
+        return self.seen_in({name for path, name in profile.fields if path in self.paths})
 
     def _breakable(self, profile: Profile) -> bool:
         return profile.invalid > 0 and not self.conditions.isdisjoint(profile.refusals)

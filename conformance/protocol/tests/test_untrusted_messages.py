@@ -80,6 +80,11 @@ def body(message: object) -> bytes:
     return msgspec.msgpack.encode(message)
 
 
+def hello_with(claims: dict[str, object]) -> bytes:
+    """The body of an answer to hello with some of its claims changed."""
+    return body(plain(HELLO) | {"capabilities": plain(HELLO)["capabilities"] | claims})
+
+
 def receive(data: bytes, decode: Callable[..., object] = decode_frame, region: Region | None = None) -> None:
     """What the suite does with an answer: a result, a refusal, claims, or a ProtocolError of one line."""
     asked = request()
@@ -187,7 +192,12 @@ DEEP = b"\x91" * 100_000 + b"\xc0"
         b"\xc6\xff\xff\xff\xff",
         b"\xdb\xff\xff\xff\xff",
         b"\x81" * 50_000,
-        body(plain(HELLO) | {"capabilities": plain(HELLO)["capabilities"] | {"paths": ["x"] * 10_000}}),
+        hello_with({"paths": ["x"] * 10_000}),
+        hello_with({"fields_on": {str(i): [] for i in range(11)}}),
+        hello_with({"conditions": {"block_sizes": [4] * 1001}}),
+        hello_with({"conditions": {"block_sizes": [0]}}),
+        hello_with({"conditions": {"history": "no"}}),
+        hello_with({"conditions": {"unheard-of": 1}}),
         body(plain(RESULT) | {"fields": {str(i): 0 for i in range(2**16 + 1)}}),
         body(plain(RESULT) | {"fields": {"k" * 1000: 0}}),
         body({"type": "result", "id": 2**64 - 1, "fields": {}, "buffers": None}),

@@ -29,7 +29,7 @@ from inputmeta.conformance.protocol.codec import (
     read_line,
 )
 from inputmeta.conformance.protocol.serve import serve
-from inputmeta.conformance.subjects import Rejection, Request
+from inputmeta.conformance.subjects import Conditions, Rejection, Request
 from inputmeta.conformance.subjects.oracle import OracleSubject
 
 CONFIG = oracle.MetadataConfig(
@@ -178,6 +178,26 @@ def test_a_refusal_brings_its_buffers_back():
     rejection = convert.apply_reject(answer, broken)
     assert (rejection.condition, rejection.sequence, rejection.field) == ("P-STATE", 0, "state_id")
     assert broken.out["positions"][0] == 99
+
+
+def test_claims_survive_the_wire():
+    claims = dataclasses.replace(
+        OracleSubject().capabilities,
+        fields_on={"decode": frozenset({"klen", "positions"})},
+        conditions=Conditions(
+            block_sizes=frozenset({16, 64}), sparse_ratios=frozenset(), most_seqlen_q=1, cp_chunks="multiples-of-2p",
+            largest_block=2**31 - 2, history=False, expansions=frozenset({"kv_swa_index"}),
+        ),
+    )  # fmt: skip
+    message = msgspec.msgpack.encode(convert.claims_message(claims))
+    assert convert.capabilities_of(msgspec.msgpack.decode(message, type=wire.Claims)) == claims
+
+
+def test_claims_of_older_programs_have_no_conditions():
+    message = msgspec.convert({"paths": ["prompt"], "fields": ["klen"]}, wire.Claims)
+    claims = convert.capabilities_of(message)
+    assert claims.conditions == Conditions()
+    assert claims.fields_of("prompt") == {"klen"}
 
 
 class Answers:

@@ -101,6 +101,7 @@ def test_a_plan_depends_on_its_seed_alone() -> None:
     assert plans[: len(KINDS)] != plans[len(KINDS) :]
 
 
+@pytest.mark.slow
 def test_a_strike_of_every_kind_does_nothing_wrong() -> None:
     """Three at once: they wait more than they work."""
     planned = [shortened(strike(5, index)) for index in range(len(KINDS))]

@@ -18,8 +18,8 @@ from inputmeta.conformance.check.runner import run_case
 from inputmeta.conformance.check.verdicts import Verdict
 from inputmeta.conformance.commands.main import app
 from inputmeta.conformance.subjects import SubjectError, load_subject
-from inputmeta.conformance.subjects.engine import EngineSubject
 from inputmeta.conformance.subjects.device import DeviceCopies
+from inputmeta.conformance.subjects.engine import EngineSubject
 from inputmeta.conformance.subjects.engine_cuda import EngineCudaSubject, defined_blocks, rows_and_keys
 from inputmeta.conformance.subjects.oracle import UNDEFINED
 
@@ -43,6 +43,7 @@ def test_without_a_gpu_it_is_one_line_and_exit_code_125() -> None:
     assert result.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_generated_batches_conform_on_copies(subject) -> None:
     campaign = fuzz(subject, profile_for(subject, ("prompt", "decode", "decode_zos")), seed_value=3, rounds=1)
     assert list(campaign.failures) == []

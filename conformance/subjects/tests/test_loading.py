@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from inputmeta import oracle
-from inputmeta.conformance.subjects import Capabilities, Rejection, Request, SubjectError, load_subject
+from inputmeta.conformance.subjects import Capabilities, Conditions, Rejection, Request, SubjectError, load_subject
 from inputmeta.conformance.subjects.callables import CONFIG, CallableSubject, probe
 from inputmeta.conformance.subjects.entry_points import installed
 from inputmeta.conformance.subjects.loading import claims_problem
@@ -103,6 +103,11 @@ def test_what_is_no_subject_is_one_clear_line(module, name, text):
         ({"max_cp_size": 0}, "capabilities.max_cp_size is not a number"),
         ({"max_total_q": 1.5}, "capabilities.max_total_q is not a number or None"),
         ({"devices": "cpu"}, "capabilities.devices is not a set of names"),
+        ({"fields_on": {"decode": ["klen"]}}, "capabilities.fields_on is not a mapping of paths to sets of names"),
+        ({"fields_on": {"decoding": frozenset()}}, "capabilities.fields_on: there is no path 'decoding'"),
+        ({"fields_on": {"decode": frozenset({"q"})}}, "capabilities.fields_on: 'q' is not among capabilities.fields"),
+        ({"conditions": {"least_keep": 1}}, "capabilities.conditions is not inputmeta.conformance.subjects.Conditions"),
+        ({"conditions": Conditions(history=2)}, "capabilities.conditions: history is not a bool"),
     ],
 )
 def test_claims_of_a_wrong_type_are_refused(claims, text):
@@ -199,7 +204,7 @@ def test_sizes_beyond_the_claims_are_unsupported():
     request = probe("decode")
     claims = OracleSubject().capabilities
     lacks = [
-        dataclasses.replace(claims, **limit).lacks("decode", CONFIG, request.sequences, columns)
+        dataclasses.replace(claims, **limit).lacks(dataclasses.replace(request, max_num_blocks=columns))
         for limit, columns in (
             ({"max_total_q": 3}, None),
             ({"max_total_q": 4}, None),

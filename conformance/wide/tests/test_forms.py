@@ -146,7 +146,7 @@ def test_batches_stay_within_the_claims(claims: dict[str, int]) -> None:
     able = replace(ABLE, yoco_modes=frozenset({"off"}), **claims)  # type: ignore[arg-type]
     for index in range(60):
         for request in draw_batch(Claims(able, oracle.PATHS), SEED, index).steps:
-            assert able.lacks(request.path, request.config, request.sequences, request.max_num_blocks) is None
+            assert able.lacks(request) is None
             assert readable(request).violations() == []
 
 

@@ -1,4 +1,4 @@
-"""The wide tier on a device: what host memory shows is shown there too, and nothing but flags comes back of what is right.
+"""The wide tier on a device: what host memory shows is shown there too; of what is right nothing but flags comes back.
 
 The device is torch's CPU; a GPU runs the same lines (``./ci/gpu --stage wide``).
 """
@@ -108,7 +108,7 @@ def test_of_what_is_right_only_flags_and_sizes_come_back(monkeypatch: pytest.Mon
     copied: list[int] = []
     genuine = reference.host_array
 
-    def counted(values: Any) -> np.ndarray:  # noqa: ANN401
+    def counted(values: Any) -> np.ndarray:
         copied.append(math.prod(values.shape))
         return genuine(values)
 
@@ -239,7 +239,7 @@ def test_the_audit_copies_rows_and_sees_a_reference_that_is_wrong_as_the_subject
 ) -> None:
     genuine = reference.expected
 
-    def wrong(*arguments: Any, **options: Any) -> reference.Expected:  # noqa: ANN401
+    def wrong(*arguments: Any, **options: Any) -> reference.Expected:
         step = genuine(*arguments, **options)
         step.fields["input_ids"][0] ^= 1  # type: ignore[index]
         return step

@@ -15,6 +15,7 @@ from inputmeta.conformance.check import containers
 from inputmeta.conformance.commands.main import app as main_app
 from inputmeta.conformance.commands.subject import app
 from inputmeta.conformance.mutants import MUTANTS
+from inputmeta.conformance.mutants.containers import Contained
 from inputmeta.conformance.protocol.codec import decode_frame, encode, read_frame
 from inputmeta.conformance.protocol.messages import VERSION, Build, Hello, ResultAnswer
 from inputmeta.conformance.protocol.serve import Server
@@ -92,6 +93,7 @@ def test_of_an_adapter_that_builds_nothing_nothing_is_checked() -> None:
 
 def test_a_container_of_which_nothing_can_be_inspected_is_no_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(containers, "on_host", lambda tensor: False)
+    monkeypatch.delattr(Contained, "extract")
     session = Session(lambda: InThisProcess("mutant:copy-shares"))
     found = run_check("container", dict(CHECKS)["container"], session)
     assert (found.problems, (found.skipped or "").partition(":")[0]) == (

@@ -60,6 +60,7 @@ def limited(most_bytes: int) -> Wire:
     return dataclasses.replace(LINES, split=partial(split_line, limit=most_bytes), limit=most_bytes)
 
 
+@pytest.mark.slow
 def test_hundreds_of_ratios_pass() -> None:
     with Target(subject="oracle").open() as subject:
         for path in ("prompt", "decode"):
@@ -224,7 +225,7 @@ def test_out_of_memory_ends_the_command_with_70(tmp_path: Path) -> None:
         "import sys\n"
         "from inputmeta.conformance.check import runner\n"
         "from inputmeta.conformance.commands.main import main\n"
-        "def no_memory(*_): raise MemoryError\n"
+        "def no_memory(*_, **__): raise MemoryError\n"
         "runner.wanted_fields = no_memory\n"
         "sys.argv = ['inputmeta', *{}, '--subject', 'oracle', '--in-process']\n"
         "main()\n"
