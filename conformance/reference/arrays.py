@@ -80,7 +80,6 @@ class Namespace(Protocol):
     def reshape(self, x: Array, shape: tuple[int, ...], /) -> Array: ...
     def searchsorted(self, x1: Array, x2: Array, /, *, side: Literal["left", "right"] = "left") -> Array: ...
     def stack(self, arrays: Sequence[Array], /, *, axis: int) -> Array: ...
-    def take(self, x: Array, indices: Array, /, *, axis: int) -> Array: ...
     def where(self, condition: Array, x1: Array | int, x2: Array | int, /) -> Array: ...
 
 
@@ -126,11 +125,17 @@ class Arrays:
 
     def at_least(self, values: Array, low: int) -> Array:
         """``max(values, low)``."""
-        return self.xp.where(values < low, low, values)
+        return cast(Array, np.maximum(cast(Any, values), low) if self.host else cast(Any, values).clamp(min=low))
 
     def at_most(self, values: Array, high: int) -> Array:
         """``min(values, high)``."""
-        return self.xp.where(values > high, high, values)
+        return cast(Array, np.minimum(cast(Any, values), high) if self.host else cast(Any, values).clamp(max=high))
+
+    def take(self, values: Array, indices: Array) -> Array:
+        """``values[indices]`` by flat indices, none negative: allowing for those costs three kernels more."""
+        if self.host:
+            return cast(Array, np.take(cast(Any, values), cast(Any, indices), axis=0))
+        return cast(Array, cast(Any, values).index_select(0, indices))
 
     def columns(self, *parts: Array) -> Array:
         """The parts side by side, [rows, len(parts)]."""
@@ -192,7 +197,7 @@ class Runs:
         """Row i of ``values`` [n, …] on each row of run i, [total, …]."""
         if self.arrays.host:
             return cast(Array, np.repeat(cast(Any, values), self.counts, axis=0))
-        return self.arrays.xp.take(values, self.run, axis=0)
+        return self.arrays.take(values, self.run)
 
     def ranges(self, first: Int64s | int) -> Array:
         """``first[i], first[i] + 1, …`` (``counts[i]`` of them) for each i, end to end, [total] int32.
@@ -206,7 +211,7 @@ class Runs:
     def _spread(self, values: np.ndarray) -> Array:
         if self.arrays.host:
             return cast(Array, np.repeat(values, self.counts))
-        return self.arrays.xp.take(self.arrays.from_host(values), self.run, axis=0)
+        return self.arrays.take(self.arrays.from_host(values), self.run)
 
 
 def ceiling(dividend: Int64s, divisor: int) -> Int64s:

@@ -54,7 +54,7 @@ def gathered_ids(batch: Batch, gather: oracle.GatherInputs) -> Array:
     source = batch.rows(1 + np.cumsum(lengths)[np.maximum(place, 0)]) + batch.row
     continues = batch.queries.spread_flags(place >= 0)
     # A row that continues nothing reads the one cell in front.
-    ids = arrays.xp.take(continued, arrays.xp.where(continues, source, 0), axis=0)
+    ids = arrays.take(continued, arrays.xp.where(continues, source, 0))
     return arrays.xp.where(continues, ids, arrays.from_host(joined([gather.fresh_input_ids])))
 
 
@@ -69,7 +69,7 @@ def ngram_token_ids(batch: Batch) -> Array:
     columns: list[Array] = []
     cut = arrays.flags((batch.total_q,), False)
     for back in range(config.max_ngram_size):
-        tokens = arrays.xp.take(history, here - back, axis=0)
+        tokens = arrays.take(history, here - back)
         if config.image_sentinel is not None:
             cut = cut | (tokens == config.image_sentinel)
             tokens = arrays.xp.where(cut, config.pad_token, tokens)

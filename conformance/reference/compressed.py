@@ -11,7 +11,7 @@ from .batch import Batch
 def slots(batch: Batch, tokens: Array, table_begins: Array, per_block: int) -> Array:
     """F-CSLOT of compressed tokens of the sequences whose blocks begin at `table_begins` of the flat tables."""
     block = tokens // per_block
-    return batch.arrays.xp.take(batch.tables, table_begins + block, axis=0) * per_block + (tokens - block * per_block)
+    return batch.arrays.take(batch.tables, table_begins + block) * per_block + (tokens - block * per_block)
 
 
 def prompt_rows(batch: Batch, ratio: int) -> dict[str, Array]:

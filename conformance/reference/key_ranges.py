@@ -32,7 +32,7 @@ def load_segments(batch: Batch, ratio: int) -> Array:
     block = runs.ranges(0)
     done = block * per_block
     left = runs.spread(num) - done
-    physical = arrays.xp.take(batch.tables, block + runs.spread(batch.blocks.starts), axis=0)
+    physical = arrays.take(batch.tables, block + runs.spread(batch.blocks.starts))
     stands_in = left == 0
     return arrays.columns(
         where(stands_in, -1, physical),

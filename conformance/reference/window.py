@@ -16,7 +16,7 @@ def prompt_ring_slots(batch: Batch) -> Array:
     stored = Runs(arrays, np.where(batch.placeholder, 0, np.minimum(batch.seqlen_q, ring)))
     rows = stored.ranges(batch.queries.ends - stored.counts)
     slots = arrays.full((batch.total_q,), -1)
-    slots[rows] = modulo(arrays.xp.take(batch.positions, rows, axis=0), ring) + stored.spread(batch.state_id * ring)
+    slots[rows] = modulo(arrays.take(batch.positions, rows), ring) + stored.spread(batch.state_id * ring)
     return slots
 
 
