@@ -173,7 +173,7 @@ def run_wide(settings: Settings) -> Stage:
     """Faults of size in the kernels, found by the wide tier over five seeds and reduced; and its speed."""
     begin, out = time.monotonic(), settings.out
     cores, files = settings.jobs, {"engine-cuda": "wide_speed_cuda.json", "engine": "wide_speed_cpu.json"}
-    _, slow = wide.measure(settings.python, out, "engine-cuda", files["engine-cuda"], sorted({1, 4, 8, cores}))
+    _, slow = wide.measure(settings.python, out, "engine-cuda", files["engine-cuda"], sorted({4, cores}))
     _, wrong = wide.measure(settings.python, out, "engine", files["engine"], [cores])
     faults = wide.find_faults(
         settings.python, settings.work / "wide", out, architecture=settings.architecture, jobs=cores, seeds=WIDE_SEEDS

@@ -22,9 +22,9 @@ from inputmeta.conformance.mutants.wide_cuda import PLANTS, build_all
 from inputmeta.conformance.subjects.base import SubjectError
 
 TIMEOUT = 240.0
-AT_ONCE = 6
+AT_ONCE = 12
 """Faults that are looked for at once: they share the GPU."""
-SPEED_SECONDS = 8.0
+SPEED_SECONDS = 5.0
 
 
 class FaultsFound(msgspec.Struct, frozen=True, kw_only=True):

@@ -77,6 +77,7 @@ def signatures(subject: OnTorch, count: int = 10) -> set[str]:
     return {found.identity.short for found in findings(subject, count)}
 
 
+@pytest.mark.slow
 def test_the_engine_passes_on_its_device_and_the_oracle_audits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "AUDIT_EVERY", 4)
     subject = engine_cuda.EngineCudaSubject("cpu")
@@ -91,6 +92,7 @@ def test_the_engine_passes_on_its_device_and_the_oracle_audits(monkeypatch: pyte
     assert total.cells > 10**6
 
 
+@pytest.mark.slow
 def test_numpy_and_torch_have_the_same_reference_of_wide_batches() -> None:
     claims = Claims(OnTorch().capabilities, oracle.PATHS)
     for index in range(len(FORMS)):
@@ -104,6 +106,7 @@ def test_numpy_and_torch_have_the_same_reference_of_wide_batches() -> None:
                 assert not np.any((value != got[key]) & mask), (index, key)
 
 
+@pytest.mark.slow
 def test_of_what_is_right_only_flags_and_sizes_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
     copied: list[int] = []
     genuine = reference.host_array
@@ -124,6 +127,7 @@ def test_of_what_is_right_only_flags_and_sizes_come_back(monkeypatch: pytest.Mon
     assert copied
 
 
+@pytest.mark.slow
 def test_buffers_on_the_device_are_poisoned_and_fenced_with_both_polarities_in_turn() -> None:
     seen: set[tuple[int, int]] = set()
 
@@ -234,6 +238,7 @@ def test_a_wrong_reference_accuses_the_suite(monkeypatch: pytest.MonkeyPatch) ->
     assert {found.verdict for found in findings(OnTorch(), 2)} == {Verdict.SUITE}
 
 
+@pytest.mark.slow
 def test_the_audit_copies_rows_and_sees_a_reference_that_is_wrong_as_the_subject_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
