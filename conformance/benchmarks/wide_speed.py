@@ -156,7 +156,7 @@ def parts(name: str, count: int) -> Parts:
             place.synchronize()
         made = time.perf_counter()
         compared(subject, batch.steps, PATTERNS[0], expected)  # type: ignore[arg-type]
-        taken.update({"draw": drawn - begin, "reference": made - drawn, "compare": time.perf_counter() - made})  # type: ignore[dict-item]
+        taken.update({"draw": drawn - begin, "reference": made - drawn, "compare": time.perf_counter() - made})
         steps += len(batch.steps)
         sequences += sum(len(request.sequences) for request in batch.steps)
     compare = taken["compare"] - subject.seconds

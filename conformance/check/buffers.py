@@ -42,23 +42,23 @@ Shapes = Mapping[str, tuple[str, tuple[int, ...]]]
 
 @dataclass
 class FencedRow:
-    """The cells of one flat key: ``capacity`` of them from ``start`` on, in its field's memory."""
+    """The cells of one flat key: ``capacity`` of them from ``start`` on, in its field's memory, an array."""
 
     arrays: Arrays
-    memory: Array
+    memory: Any
     start: int
     capacity: int
 
-    def view(self, shape: tuple[int, ...]) -> Array:
+    def view(self, shape: tuple[int, ...]) -> Any:  # noqa: ANN401 - an array of the memory's kind
         """Contiguous prefix of the row with ``shape``; shares its memory."""
         return self.arrays.xp.reshape(self.memory[self.start : self.start + math.prod(shape)], shape)
 
-    def outside(self, shape: tuple[int, ...]) -> Array:
+    def outside(self, shape: tuple[int, ...]) -> Any:  # noqa: ANN401 - an array of the memory's kind
         """Copy of the cells around ``view(shape)``: the guard before, the rest of the row and the guard behind."""
         before = self.memory[self.start - GUARD_CELLS : self.start]
         return self.arrays.xp.concat([before, self.memory[self.start + math.prod(shape) : self._end]])
 
-    def written_outside(self, before: Array, shape: tuple[int, ...]) -> list[int]:
+    def written_outside(self, before: Any, shape: tuple[int, ...]) -> list[int]:  # noqa: ANN401
         """Cells outside ``view(shape)`` that changed since ``before``, as offsets in cells from the view's start."""
         changed = host_array(self.arrays.where_true(before != self.outside(shape)))
         size = math.prod(shape)
@@ -110,7 +110,7 @@ class Arena:
         """The views of one step, as arrays of the memory's kind."""
         return {key: self.rows[key].view(shape) for key, (_, shape) in shapes.items()}
 
-    def outside(self, shapes: Shapes) -> dict[str, Array]:
+    def outside(self, shapes: Shapes) -> dict[str, Any]:
         """Copies of what lies outside the views of one step."""
         return {key: self.rows[key].outside(shape) for key, (_, shape) in shapes.items()}
 

@@ -109,7 +109,7 @@ def as_wanted(
                 return False
             continue
         cells, defined = before.rows[key].view(value.shape), step.defined(key)
-        cells[...] = value if defined is None else place.arrays.xp.where(defined, value, built[key])
+        cells[...] = value if defined is None else place.arrays.xp.where(defined, value, cast(Array, built[key]))
     (raised,) = place.raised(
         {dtype: place.unequal(block, before.blocks[dtype]) for dtype, block in after.blocks.items()}
     )
@@ -304,9 +304,7 @@ def compressed_rows(ratio: str, places: np.ndarray, step: reference.Expected) ->
     """The first query rows whose positions fall in compressed tokens of a prompt; of an empty range any row will do."""
     batch = step.batch
     starts = array_of(step, f"cu_compressed_seqlens_q.{ratio}")
-    first_row, q_start, seqlen_q = (
-        reference.host_array(values) for values in (batch.first_row, batch.q_start, batch.seqlen_q)
-    )
+    first_row, q_start, seqlen_q = batch.first_row, batch.q_start, batch.seqlen_q
     sequence = np.searchsorted(starts, places, side="right") - 1
     token = q_start[sequence] // int(ratio) + places - starts[sequence]
     offset = np.clip(token * int(ratio) - q_start[sequence], 0, np.maximum(seqlen_q[sequence] - 1, 0))
