@@ -34,6 +34,7 @@ from inputmeta.conformance.wide.places import DevicePlace, Place, place_of
 torch = pytest.importorskip("torch")
 device = pytest.importorskip("inputmeta.conformance.subjects.device")
 engine_cuda = pytest.importorskip("inputmeta.conformance.subjects.engine_cuda")
+TorchDispatchMode = pytest.importorskip("torch.utils._python_dispatch").TorchDispatchMode
 
 SEED = 11
 Fields = dict[str, Any]
@@ -125,6 +126,47 @@ def test_of_what_is_right_only_flags_and_sizes_come_back(monkeypatch: pytest.Mon
     spoilt = OnTorch(lambda _request, fields, _out: fields["positions"].__ixor__(1))
     assert compared(spoilt, batches[0].steps, PATTERNS[0])
     assert copied
+
+
+class Waits(TorchDispatchMode):  # type: ignore[misc]
+    """Counts what waits for a GPU: its answer says how many cells there are, or is a number of the host's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, function: Any, _types: Any, arguments: Any = (), options: Any = None) -> Any:
+        name = function.name()
+        indices = arguments[1] if name == "aten::index.Tensor" else ()
+        chosen = any(index is not None and index.dtype == torch.bool for index in indices)
+        waiting = (
+            "aten::_local_scalar_dense",
+            "aten::nonzero",
+            "aten::masked_select",
+            "aten::repeat_interleave.Tensor",
+        )
+        self.count += chosen or name in waiting
+        return function(*arguments, **(options or {}))
+
+
+def waits_of_references() -> list[tuple[int, int]]:
+    """Waits of the reference of each step, and those that it is granted: for a rank's share of compact rows."""
+    place, counted = place_of(OnTorch()), []
+    claims = Claims(OnTorch().capabilities, oracle.PATHS)
+    for index in range(2 * len(FORMS)):
+        for request in draw_batch(claims, SEED, index).steps:
+            with Waits() as waits:
+                place.reference_of(request)
+            shared = request.config.yoco_mode == "compact" and request.config.cp_size > 1
+            counted.append((waits.count, 2 * shared))
+    return counted
+
+
+@pytest.mark.slow
+def test_the_reference_does_not_wait_for_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert all(waits <= granted for waits, granted in waits_of_references())
+    monkeypatch.setattr(reference.Arrays, "rows_where", reference.Arrays.where_true)
+    assert not all(waits <= granted for waits, granted in waits_of_references())
 
 
 @pytest.mark.slow
