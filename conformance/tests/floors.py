@@ -34,6 +34,7 @@ FLOORS = (
 BESIDE = {
     ("commands", "mutants"),
     ("benchmarks", "gpu"),
+    ("gpu", "mutants"),
     ("benchmarks", "examples"),
     ("console", "exits"),
     ("console", "interrupts"),
