@@ -138,12 +138,13 @@ def known_in(file: Path | None) -> KnownFailures:
 
 
 def with_target(
-    *, in_process: bool = False, without: Collection[str] = ()
+    *, in_process: bool = False, without: Collection[str] = (), needed: bool = True
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Decorator of a command with a parameter ``target``: the options that say what is tested, where, within what.
 
     ``in_process``: whether a ``--subject`` runs in this process if neither is asked for. ``without``: fields of Target
-    that the command has no option for. What the command cannot go on with ends it in one line.
+    that the command has no option for. ``needed``: without it the target is None where none is named, in place of the
+    engine. What the command cannot go on with ends it in one line.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -170,11 +171,12 @@ def with_target(
                 raise fail("--subject and --subject-command: give one of them")
             if chosen["json"] and chosen["command"] is None:
                 raise fail("--subject-json: belongs to --subject-command")
+            named = needed or not chosen["subject"] is chosen["command"] is None
             chosen["subject"] = chosen["subject"] or target.SUBJECT
             if in_process and (chosen["command"] is not None or chosen.get("python") is not None):
                 chosen["in_process"] = False  # it was not asked for
             with quieted(given.pop("quiet")), one_line_errors():
-                command(target=Target(**chosen), **given)
+                command(target=Target(**chosen) if named else None, **given)
 
         added = [
             Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
