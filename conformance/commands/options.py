@@ -91,6 +91,12 @@ WriteKnownOption = Annotated[
         callback=checked(check_known_target),
     ),
 ]
+HtmlOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--html", metavar="FILE", help="write a report to look at: one page, no network", callback=checked(check_output)
+    ),
+]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="say nothing but failures and a last line")]
 SaveDirOption = Annotated[
     Path, typer.Option(help="where failing cases and the journal are", callback=checked(check_folder))

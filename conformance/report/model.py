@@ -118,6 +118,11 @@ class Grid:
     left_out: str = ""
 
     @property
+    def is_heat(self) -> bool:
+        """Whether it is a heat map: tiles by their levels, without text."""
+        return any(cell.level for row in self.rows for cell in row.cells)
+
+    @property
     def states(self) -> dict[str, str]:
         """What the cells are, for a legend."""
         there = {cell.state for row in self.rows for cell in row.cells}

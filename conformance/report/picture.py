@@ -24,6 +24,15 @@ class Picture:
     figures: tuple[Figure, ...]
 
 
+def several(count: int, what: str) -> str:
+    """So many of something.
+
+    >>> several(1, "row"), several(4096, "row")
+    ('1 row', '4,096 rows')
+    """
+    return f"{count:,} {what}{'s' * (count != 1)}"
+
+
 def picture_of(case: Case, step: int, finding: Finding | None = None) -> Picture:
     """The figures of a step: its sequences, the cells at fault, then what they point into.
 
@@ -41,7 +50,8 @@ def picture_of(case: Case, step: int, finding: Finding | None = None) -> Picture
         ring(scene),
     )
     where = f"step {step} of {len(case.steps)}, " if len(case.steps) > 1 else ""
-    counts = f"{len(case.steps[step]):,} sequences, {sum(max(0, each.seqlen_q) for each in case.steps[step]):,} rows"
+    rows = sum(max(0, each.seqlen_q) for each in case.steps[step])
+    counts = f"{several(len(case.steps[step]), 'sequence')}, {several(rows, 'row')}"
     broken = f", breaks {', '.join(sorted({error.condition for error in scene.broken}))}" * bool(scene.broken)
     return Picture(
         title=f"{case.path}: {where}{counts}{broken}",

@@ -134,7 +134,7 @@ def grid_table(figure: Grid, width: int) -> tuple[Table, int]:
         max([len(name), *(len(cell_text(row.cells[at])) for row in figure.rows if at < len(row.cells))]) + 1
         for at, name in enumerate(figure.columns)
     ]
-    is_heat = any(cell.state == "heat" for row in figure.rows for cell in row.cells)
+    is_heat = figure.is_heat
     if is_heat:  # tiles lie side by side: what columns they are is in the caption
         widths = [1] * len(widths)
     columns = fitting(widths, width - labels)

@@ -127,6 +127,7 @@ def test_a_heat_map_has_every_cell_that_differs() -> None:
             assert 0 not in tiles
 
 
+@pytest.mark.slow
 def test_of_many_sequences_those_at_fault_are_shown_and_the_others_counted() -> None:
     case, found = MANY, finding_on(MANY, "F-SWADEC.full-window", "kv_swa_index_offset_len")
     picture = picture_of(case, 0, found)
