@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from inputmeta import oracle
 from inputmeta.conformance.check.report import query_place
 from inputmeta.conformance.check.verdicts import declared, field_name
-from inputmeta.conformance.report.model import Bars, Lane, Mark, Span, shown
+from inputmeta.conformance.report.model import Bars, Kind, Lane, Mark, Span, shown
 from inputmeta.conformance.report.scene import Scene
 from inputmeta.oracle.mirror import block_rows, mirror_begins, mirror_block_length, owned_blocks
 from inputmeta.oracle.units import Rank, Token
@@ -59,7 +59,7 @@ def sequence_spans(scene: Scene, index: int, sequence: oracle.SequenceMetadata) 
     yield Span(0, untrusted, "untrusted", f"history {part(0, untrusted)}, not to be trusted in the ring", index)
     yield Span(untrusted, begin - untrusted, "history", f"history {part(untrusted, begin)}", index)
     if scene.case.path == "prompt":
-        kind = "placeholder" if sequence.is_placeholder else "chunk"
+        kind: Kind = "placeholder" if sequence.is_placeholder else "chunk"
         yield Span(begin, end - begin, kind, f"{kind} {part(begin, end)}", index)
         if scene.config.cp_size > 1:
             padding = 2 * scene.config.cp_size * mirror_block_length(Token(rows), scene.config.cp_size) - rows

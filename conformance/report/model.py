@@ -79,7 +79,7 @@ class Bars:
     left_out: str = ""
 
     @property
-    def kinds(self) -> dict[str, str]:
+    def kinds(self) -> dict[Kind, str]:
         """What the spans are, for a legend."""
         there = {span.kind for lane in self.lanes for span in lane.spans}
         return {kind: text for kind, text in KINDS.items() if kind in there}
@@ -123,7 +123,7 @@ class Grid:
         return any(cell.level for row in self.rows for cell in row.cells)
 
     @property
-    def states(self) -> dict[str, str]:
+    def states(self) -> dict[State, str]:
         """What the cells are, for a legend."""
         there = {cell.state for row in self.rows for cell in row.cells}
         return {state: text for state, text in STATES.items() if state in there and text}

@@ -22,7 +22,7 @@ FLOORS = (
     ("campaign",),
     ("wide",),
     ("workers",),
-    ("protocol", "trace"),
+    ("protocol", "trace", "explain"),
     ("check",),
     ("subjects", "generate"),
     ("reference", "dialects"),
