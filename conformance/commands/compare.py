@@ -20,10 +20,10 @@ from inputmeta.conformance.campaign.generated import claimed_paths, for_each_cas
 from inputmeta.conformance.campaign.judging import unsaved
 from inputmeta.conformance.campaign.summary import Disagreement, Pair, Part, Summary
 from inputmeta.conformance.cases.files import CaseError
-from inputmeta.conformance.cases.model import Case, Origin, oracle_config
+from inputmeta.conformance.cases.model import Case, Origin
 from inputmeta.conformance.cases.request import load_wanted, store_case
 from inputmeta.conformance.check.report import locate
-from inputmeta.conformance.check.verdicts import Cell, Finding, Verdict, declared
+from inputmeta.conformance.check.verdicts import Cell, Finding, Verdict
 from inputmeta.conformance.commands import options
 from inputmeta.conformance.commands.reports import reported
 from inputmeta.conformance.console import conclusion, fail, plain_text, progress, quieted, remark, say
@@ -248,12 +248,8 @@ def place_of(example: Example) -> str:
 
 
 def finding_of(example: Example) -> Finding:
-    """What the next group with a value there has against the first, as a finding: it says what is drawn."""
-    if example.key == ANSWER or example.index is None:
-        key = None if example.key == ANSWER else example.key
-        return Finding(Verdict.MISMATCH, example.step, key, "-", example.says[1], path=example.case.path)
-    formula = declared(example.key).formula_on(example.case.path, oracle_config(example.case.config))
-    # What says no number is of another form there.
-    numbers = [int(text) for text in example.says if text.removeprefix("-").isdecimal()]
-    cell = Cell(example.index, got=numbers[1], want=numbers[0]) if len(numbers) > 1 else None
-    return Finding(Verdict.MISMATCH, example.step, example.key, formula, "differs", cell, path=example.case.path)
+    """What differs, as a finding: it says what is drawn."""
+    if example.differs is not None:
+        return example.differs.on_path(example.case.path)
+    key = None if example.key == ANSWER else example.key
+    return Finding(Verdict.MISMATCH, example.step, key, "-", example.says[1], path=example.case.path)

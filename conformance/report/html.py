@@ -13,6 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from inputmeta import oracle
+from inputmeta.conformance.campaign.judging import reason_of
 from inputmeta.conformance.campaign.summary import CaseResult, CoverageTable, Disagreement, Report, Summary
 from inputmeta.conformance.cases.model import Case
 from inputmeta.conformance.check.report import locate
@@ -45,6 +46,8 @@ class Shown:
     text: str
     """The message of the command line."""
     picture: Picture | None
+    undrawn: str = ""
+    """Why there is no picture; empty if there is one, or none is wanted."""
 
 
 def page(summary: Summary) -> str:
@@ -114,13 +117,15 @@ def failure_shown(report: Report, is_drawn: bool) -> Shown:
     follow = ", ".join(dict.fromkeys(other.field or "-" for other in report.follow))
     facts += [("follow from it", follow)] if follow else []
     facts += [(name, text) for name, text in (("label", report.label), ("replay", report.again)) if text]
+    picture, undrawn = drawn(report.case if is_drawn else None, finding)
     return Shown(
         title=f"{finding.verdict} {finding.key or finding.code or finding.formula}",
         signature=finding.signature,
         facts=tuple(facts),
         formula=formula_text(finding),
         text=cut(report.text),
-        picture=drawn(report.case, finding) if is_drawn else None,
+        picture=picture,
+        undrawn=undrawn,
     )
 
 
@@ -129,13 +134,15 @@ def disagreement_shown(way: Disagreement, is_drawn: bool) -> Shown:
     facts = [("how often", f"{way.count} of {way.total} answers"), ("where", way.where)]
     facts += [(" = ".join(group), text) for group, text in zip(way.groups, way.says, strict=True)]
     facts += [("again", way.again)] if way.again else []
+    picture, undrawn = drawn(way.case if is_drawn else None, way.finding)
     return Shown(
         title=f"{way.name}: {' | '.join(' = '.join(group) for group in way.groups)}",
         signature="",
         facts=tuple(facts),
         formula=formula_text(way.finding),
         text="",
-        picture=drawn(way.case, way.finding) if is_drawn else None,
+        picture=picture,
+        undrawn=undrawn,
     )
 
 
@@ -157,9 +164,12 @@ def formula_text(finding: Finding) -> str:
     return f"{finding.formula}  {text}" if text else ""
 
 
-def drawn(case: Case | None, finding: Finding) -> Picture | None:
-    """The picture of the step that a finding is on."""
-    return None if case is None else picture_of(case, finding.step, finding)
+def drawn(case: Case | None, finding: Finding) -> tuple[Picture | None, str]:
+    """The picture of the step that a finding is on, or why it cannot be drawn: the rest of the page stands."""
+    try:
+        return (None if case is None else picture_of(case, finding.step, finding)), ""
+    except Exception as error:
+        return None, f"The case could not be drawn: {reason_of(error)}"
 
 
 def cut(text: str) -> str:

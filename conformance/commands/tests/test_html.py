@@ -45,7 +45,13 @@ CALLS = {
 SAYS = {
     "replay": ("MISMATCH slot_mapping_store_swa", "corpus/case.json", "Window ring"),
     "check": ("corpus corpus", "MISMATCH slot_mapping_store_swa", "deterministic: 5 of 5 in this process"),
-    "compare": ("Who agrees with whom", f"slot_mapping_store_swa: oracle | mutant:{MUTANT}", "Window ring"),
+    "compare": (
+        "Who agrees with whom",
+        "Cells of slot_mapping_store_swa",
+        "Where slot_mapping_store_swa differs",
+        f"slot_mapping_store_swa: oracle | mutant:{MUTANT}",
+        "Window ring",
+    ),
     "trace": ("trace trace.jsonl", "requests: 1 read", "MISMATCH slot_mapping_store_swa", "Window ring"),
     "fuzz": ("generated", "exactly-full", "What each boundary is", "MISMATCH slot_mapping_store_swa"),
 }

@@ -9,6 +9,7 @@ import pytest
 
 from inputmeta.conformance import exits
 from inputmeta.conformance.campaign.summary import Summary
+from inputmeta.conformance.report import html
 from inputmeta.conformance.report.html import MOST_FAILURES, MOST_PICTURES, page
 
 from .cases import FAILING, MANY
@@ -69,3 +70,15 @@ def test_a_run_that_ended_early_says_so() -> None:
     assert "Ended early: Ctrl-C." in text
     assert "ended early</span>" in text
     assert "Nothing ran." in text
+
+
+def test_a_case_that_cannot_be_drawn_is_told_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = judged([FAILING["prompt"]], tmp_path)
+
+    def broken(*_: object) -> None:
+        raise ValueError("no picture of this")
+
+    monkeypatch.setattr(html, "picture_of", broken)
+    text = page(run)
+    assert "The case could not be drawn: ValueError: no picture of this" in text
+    assert "MISMATCH slot_mapping_store_swa" in text
