@@ -63,7 +63,7 @@ def part_of(campaign: Campaign) -> Part:
         campaign.cells,
         campaign.seconds,
         campaign.seed,
-        tuple(summary(campaign).splitlines()),
+        (f"paths {', '.join(campaign.profile.paths)}", *summary(campaign).splitlines()),
         dict(campaign.unsupported),
         CoverageTable(
             tuple(campaign.coverage.rows(campaign.profile)),

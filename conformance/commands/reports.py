@@ -41,11 +41,12 @@ def reported(summary: Summary, command: str, *, html: Path | None) -> Iterator[N
 
 
 def write_html(summary: Summary, file: Path) -> None:
-    """Write a run as a page; a reader sees the old file or the new one. Raises CaseError."""
+    """Write a run as a page, its folder too; a reader sees the old file or the new one. Raises CaseError."""
     from inputmeta.conformance.report.html import page  # noqa: PLC0415 - whoever wants no page pays for no template
 
     text = page(summary)
     try:
+        file.parent.mkdir(parents=True, exist_ok=True)
         replace_file(file, text)
     except OSError as error:
         raise CaseError(f"{file}: {error.strerror}") from error

@@ -71,9 +71,9 @@ def test_a_command_writes_a_page(at: Path, command: str) -> None:
 
 
 def test_a_run_that_conforms_has_a_page_too(at: Path) -> None:
-    ended = run("replay", "corpus/case.json", "--subject", "oracle", "--in-process", "--html", "page.html")
+    ended = run("replay", "corpus/case.json", "--subject", "oracle", "--in-process", "--html", "new/page.html")
     assert ended.exit_code == exits.CONFORMS
-    text = (at / "page.html").read_text(encoding="utf-8")
+    text = (at / "new" / "page.html").read_text(encoding="utf-8")
     assert "conforms</span>" in text
     assert 'id="failures"' not in text
 

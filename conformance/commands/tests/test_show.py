@@ -53,8 +53,7 @@ def test_a_step_that_there_is_not_is_bad_usage(decode: Path) -> None:
 
 def test_a_subject_that_does_not_claim_it_ran_nothing(tmp_path: Path) -> None:
     save_case(PROMPT, tmp_path / "prompt.json")
-    shown = show(
-        tmp_path / "prompt.json", "--subject", "inputmeta.conformance.examples.callable_subject:build", "--in-process"
-    )
+    claims_decode = ("--subject", "inputmeta.conformance.examples.callable_subject:build", "--in-process")
+    shown = show(tmp_path / "prompt.json", *claims_decode)
     assert shown.exit_code == exits.NOTHING_RAN
     assert shown.stdout.startswith("UNSUPPORTED: ")
