@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import msgspec
 import pytest
 from rich.console import Console
 
+from inputmeta import oracle
 from inputmeta.conformance.cases.corpus import bundled_corpus, load_corpus
-from inputmeta.conformance.cases.model import Case
+from inputmeta.conformance.cases.model import Case, oracle_config, oracle_sequences
 from inputmeta.conformance.check.evidence import WINDOW
 from inputmeta.conformance.check.verdicts import Finding
 from inputmeta.conformance.report.bars import MOST_RANKS, MOST_ROWS
@@ -78,6 +81,22 @@ def test_a_wrong_slot_is_marked_in_its_field_in_the_ring_and_on_its_sequence() -
     assert [span.kind for span in lanes[1].spans] == ["placeholder"]
 
 
+@pytest.mark.parametrize("case", [PROMPT, DECODE])
+def test_a_ring_holds_what_the_oracle_stores(case: Case) -> None:
+    size = case.config.swa_block_size
+    fields = oracle.expected_fields(case.path, oracle_config(case.config), oracle_sequences(case.steps[0]), expand=())
+    slots, positions = fields["slot_mapping_store_swa"].cells, fields["positions"].cells
+    stored = {divmod(slot, size): position for slot, position in zip(slots, positions, strict=True) if slot >= 0}
+    ring = figures(picture_of(case, 0))["Window"]
+    shown = {(int(row.rpartition(" ")[2]), int(slot)): int(cell.text) for row, slot, cell in marked(ring, "stored")}
+    assert shown == stored
+    assert isinstance(ring, Grid)
+    for row, sequence in zip(ring.rows, case.steps[0], strict=True):
+        held = [int(cell.text) for cell in row.cells if cell.text]
+        end = sequence.seqlen_k - sequence.seqlen_q * sequence.is_placeholder
+        assert sorted(held) == list(range(max(0, end - size), end))
+
+
 def test_a_wrong_block_is_marked_in_the_table() -> None:
     found = finding_on(DECODE, "F-CAOFF.identity-table", "kv_ca_index.2")
     shown = figures(picture_of(DECODE, 0, found))
@@ -108,6 +127,15 @@ def test_ranks_own_every_row_once_and_the_wrong_row_is_on_this_one() -> None:
     lanes = bars(figures(picture_of(ZIGZAG, 0, found))["Zigzag"]).lanes
     assert [lane.is_at_fault for lane in lanes] == [False, True, False]
     assert [len(lane.marks) for lane in lanes] == [0, 1, 0]
+    for rank, lane in enumerate(lanes):
+        config = dataclasses.replace(oracle_config(ZIGZAG.config), cp_rank=rank)
+        sequences = oracle_sequences(ZIGZAG.steps[0])
+        wanted = oracle.expected_fields("prompt", config, sequences, expand=())["mirror_cp_index"].cells
+        places = {"padding": [], "rows": []}
+        for span in lane.spans:
+            places[span.kind] += range(span.start, span.start + span.length)
+        assert places["padding"] == [place for place, row in enumerate(wanted) if row == -1]
+        assert places["rows"] == [place for place, row in enumerate(wanted) if row != -1]
     rows = [span.length for lane in lanes for span in lane.spans if span.kind == "rows"]
     padding = [span.length for lane in lanes for span in lane.spans if span.kind == "padding"]
     assert (sum(rows), sum(padding)) == (18, 6)
@@ -125,6 +153,8 @@ def test_a_heat_map_has_every_cell_that_differs() -> None:
             tiles = [int(cell.note.split(": ")[1].split(" ")[0]) for _, _, cell in marked(grid, "heat")]
             assert sum(tiles) == found.differing
             assert 0 not in tiles
+            assert isinstance(grid, Grid)
+            assert {len(row.cells) for row in grid.rows} == {len(grid.columns)}
 
 
 @pytest.mark.slow
@@ -137,6 +167,7 @@ def test_of_many_sequences_those_at_fault_are_shown_and_the_others_counted() -> 
     cells, heat = shown["Cells"], shown["Where"]
     assert isinstance(cells, Grid)
     assert isinstance(heat, Grid)
+    assert [row for row, _, _ in marked(cells, "failing")] == ["sequence 2500, row 0, position 2"]
     assert (len(cells.rows), cells.left_out) == (WINDOW[0], "12 of 4,000 rows")
     assert [cell.note for _, _, cell in marked(heat, "heat")] == [
         "rows 2338 to 2504, column 0: 1 of 167 differ",
