@@ -63,6 +63,7 @@ def profile_of(able: Capabilities, paths: Sequence[str]) -> Profile:
         max_total_q=able.max_total_q,
         max_num_reqs=able.max_num_reqs,
         max_table_columns=able.max_table_columns,
+        allocates=able.allocates,
     )
     return drawable(profile)
 

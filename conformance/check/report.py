@@ -67,7 +67,7 @@ def formula_lines(finding: Finding, case: Case) -> Iterator[str]:
         field = declared(finding.key)
         shape = field.layout(case.path, oracle_config(case.config)).shape
         yield f"  field    {finding.key}  {field.dtype}[{', '.join(shape)}]"
-    texts = oracle.FORMULAS | oracle.PRECONDITIONS | oracle.PROMISES
+    texts = oracle.FORMULAS | oracle.PRECONDITIONS | oracle.ALLOCATION | oracle.PROMISES
     text = texts.get(finding.formula)
     if text:
         first, *rest = text.splitlines()
@@ -126,6 +126,8 @@ def sequences_at_fault(case: Case, finding: Finding) -> list[int]:
     if finding.cell is not None and finding.key is not None and finding.cell.index:
         index = sequence_of_row(case, finding.step, finding.key, finding.cell.index[0])
         return [] if index is None else [index]
+    if finding.sequence is not None:
+        return [finding.sequence]
     broken = step_request(case, finding.step).violations() if finding.formula in oracle.PRECONDITIONS else []
     found = {error.sequence for error in broken if error.condition == finding.formula}
     return sorted(index for index in found if index is not None)

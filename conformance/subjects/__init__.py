@@ -4,10 +4,23 @@ bundled ones.
 
 from inputmeta.conformance.cases.conditions import Conditions
 from inputmeta.conformance.cases.request import Request
-from inputmeta.conformance.subjects.base import Capabilities, Rejection, Result, Subject, SubjectError, Unsupported
+from inputmeta.conformance.subjects.base import (
+    ALLOCATED_BLOCKS,
+    ALLOCATED_STATES,
+    Allocates,
+    Capabilities,
+    Rejection,
+    Result,
+    Subject,
+    SubjectError,
+    Unsupported,
+)
 from inputmeta.conformance.subjects.loading import load_subject
 
 __all__ = [
+    "ALLOCATED_BLOCKS",
+    "ALLOCATED_STATES",
+    "Allocates",
     "Capabilities",
     "Conditions",
     "Rejection",
