@@ -7,7 +7,17 @@ Standard library only; nothing here is shared with an engine.
 
 from __future__ import annotations
 
-from .allocation import ALLOCATION, NO_REQUEST, Breach, Grant, Pool, first_fit, most_needed, plan_problems
+from .allocation import (
+    ALLOCATION,
+    NO_REQUEST,
+    Breach,
+    Grant,
+    Pool,
+    blocks_needed,
+    first_fit,
+    most_needed,
+    plan_problems,
+)
 from .batch import expected_fields
 from .container import PROMISES
 from .declaration import CALLS, EXPANSIONS, Call, Cell, Field, Layout, flat_key
@@ -71,6 +81,7 @@ __all__ = [
     "StateError",
     "TableError",
     "VarlenInputs",
+    "blocks_needed",
     "expected_fields",
     "field_shapes",
     "first_fit",

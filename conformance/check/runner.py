@@ -107,6 +107,8 @@ class ValidStep:
     wanted: dict[str, Wanted]
     related: frozenset[str] = frozenset()
     """Declared names of the fields that are held to relations instead of being compared."""
+    answered: dict[tuple[object, ...], dict[str, Wanted]] = field(default_factory=dict, compare=False)
+    """What is wanted by the tables and states of an answer, of a subject that gives these; each pass may give them."""
 
     @property
     def shapes(self) -> Shapes:
@@ -318,7 +320,10 @@ def settled(
     request = history.settled(step.request, result, step.index)
     if not isinstance(request, Request):
         return request
-    wanted, _ = wanted_fields(request, subject, is_valid=True)
+    given = tuple((sequence.block_table, sequence.state_id) for sequence in request.sequences)
+    if given not in step.answered:
+        step.answered[given], _ = wanted_fields(request, subject, is_valid=True)
+    wanted = step.answered[given]
     return dataclasses.replace(step, request=request, wanted=wanted)
 
 

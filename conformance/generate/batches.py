@@ -10,11 +10,11 @@ from msgspec.structs import replace
 from inputmeta.conformance.cases.model import Case, Gather, Path, Sequence
 
 from .assembly import steps
-from .histories import draw_history
 from .configs import draw_config
 from .draws import Draw, pick, strategy_of
 from .extremes import draw_extreme
 from .gather import draw_gather, draw_varlen
+from .histories import draw_history
 from .int32 import block_count
 from .invalid import broken, draw_breaker
 from .profile import Profile

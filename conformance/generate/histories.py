@@ -1,7 +1,7 @@
 """Histories of requests, for a subject that gives block tables and states itself (SPEC.md chapter 14).
 
-Lengths over steps, and a pool with room for them, mostly for no block more: a subject that keeps what ended requests had
-runs out. Requests come, wait, change places, lose drafts, end and come again.
+Lengths over steps, and a pool with room for them, mostly for no block more: a subject that keeps what ended requests
+had runs out. Requests come, wait, change places, lose drafts, end and come again.
 """
 
 from __future__ import annotations

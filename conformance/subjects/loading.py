@@ -61,8 +61,8 @@ def engine_missing(error: ImportError) -> str | None:
 
 
 FORMS = (
-    "engine, engine-cuda, oracle, oracle-paged, reference, mutant:NAME, package.module:name, or the name of an installed entry "
-    "point, NAME==VERSION for one of several releases"
+    "engine, engine-cuda, oracle, oracle-paged, reference, mutant:NAME, package.module:name, or the name of an "
+    "installed entry point, NAME==VERSION for one of several releases"
 )
 
 
