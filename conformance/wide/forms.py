@@ -47,7 +47,7 @@ SEGMENTS = 65_535
 
 @dataclass(frozen=True)
 class Claims:
-    """What of the forms a subject can be given."""
+    """What of the forms a subject can be given; of one that allocates, none: a batch of a form has tables."""
 
     able: Capabilities
     paths: tuple[Path, ...]
