@@ -75,7 +75,7 @@ class History:
         try:
             tables, states = given(request, result, states=self.claims.states)
         except FormError as error:
-            return [Finding(Verdict.ALLOCATION, step, None, "A-FORM", str(error), kind=error.kind)]
+            return [Finding(Verdict.ALLOCATION, step, None, "A-FORM", f"step {step}, {error}", kind=error.kind)]
         placed = zip(request.sequences, request.allocation.requests, tables, states, strict=True)
         sequences = [
             sequence if whose == oracle.NO_REQUEST else dataclasses.replace(sequence, block_table=table, state_id=state)
@@ -88,7 +88,8 @@ class History:
 
 
 def _finding(breach: oracle.Breach, step: int) -> Finding:
-    return Finding(Verdict.ALLOCATION, step, None, breach.rule, str(breach), kind=breach.what, sequence=breach.sequence)
+    detail = f"step {step}, {breach}"
+    return Finding(Verdict.ALLOCATION, step, None, breach.rule, detail, kind=breach.what, sequence=breach.sequence)
 
 
 def given(
@@ -151,6 +152,8 @@ def refused(rejection: Rejection, request: Request, step: int) -> Finding | None
     named = at is not None and 0 <= at < len(request.allocation.requests)
     whose = f"request {request.allocation.requests[at]} (sequence {at}): " if named and at is not None else ""
     pool = f"{request.allocation.num_blocks} blocks and {request.allocation.num_states} state slots"
-    detail = f"{whose}refused, though the pool, {pool}, has room for what the live requests need: {rejection}"
+    detail = (
+        f"step {step}, {whose}refused, though the pool, {pool}, has room for what the live requests need: {rejection}"
+    )
     kind = "state" if rejection.field == "state_id" else "block"
     return Finding(Verdict.ALLOCATION, step, None, "A-FIT", detail, kind=kind, sequence=at if named else None)
