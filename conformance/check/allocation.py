@@ -8,7 +8,7 @@ that the oracle says what its fields are to be. The first breach ends a pass: wh
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -31,6 +31,8 @@ from inputmeta.conformance.subjects.base import (
 INTEGERS = (np.dtype(np.int32), np.dtype(np.int64))
 MOST_CELLS = 2**24
 """Of an array of block tables."""
+MOST_TOLD, MOST_IDS = 4, 8
+"""Requests, and ids of each, that a finding on a field tells."""
 PADDING = -1
 """What stands behind the ids of a table."""
 KINDS = {ALLOCATED_BLOCKS: "block", ALLOCATED_STATES: "state"}
@@ -130,6 +132,24 @@ def _table(row: np.ndarray) -> tuple[int, ...]:
     return tuple(row[: int(ids[-1]) + 1].tolist()) if len(ids) else ()
 
 
+def told(found: Finding, request: Request) -> Finding:
+    """A finding on a field, with the tables and states of the answer that the field is to be of."""
+    if found.cell is None or request.allocation is None:
+        return found
+    given = [
+        f"request {whose} blocks {_brief(sequence.block_table)}, slot {sequence.state_id}"
+        for whose, sequence in zip(request.allocation.requests, request.sequences, strict=True)
+        if whose != oracle.NO_REQUEST
+    ]
+    more = f"; … {len(given) - MOST_TOLD} more" if len(given) > MOST_TOLD else ""
+    return dataclasses.replace(found, detail=f"{found.detail}; it gave {'; '.join(given[:MOST_TOLD])}{more}")
+
+
+def _brief(table: Sequence[int]) -> str:
+    shown = " ".join(map(str, table[:MOST_IDS])) or "none"
+    return shown + f" … {len(table)}" * (len(table) > MOST_IDS)
+
+
 def begin(subject: Subject) -> Finding | None:
     """Have the subject forget every request (A-RESET); what it raises is a finding on the first step."""
     assert isinstance(subject, AllocatingSubject)
@@ -151,9 +171,7 @@ def refused(rejection: Rejection, request: Request, step: int) -> Finding | None
     at = rejection.sequence
     named = at is not None and 0 <= at < len(request.allocation.requests)
     whose = f"request {request.allocation.requests[at]} (sequence {at}): " if named and at is not None else ""
-    pool = f"{request.allocation.num_blocks} blocks and {request.allocation.num_states} state slots"
-    detail = (
-        f"step {step}, {whose}refused, though the pool, {pool}, has room for what the live requests need: {rejection}"
-    )
+    pool = f"the pool ({request.allocation.num_blocks} blocks, {request.allocation.num_states} state slots)"
+    detail = f"step {step}, {whose}refused, though {pool} has room for what the live requests need: {rejection}"
     kind = "state" if rejection.field == "state_id" else "block"
     return Finding(Verdict.ALLOCATION, step, None, "A-FIT", detail, kind=kind, sequence=at if named else None)

@@ -342,6 +342,8 @@ def run_step(
         return answered, NOTHING_KEPT
     step = answered
     findings = compare_fields(step.wanted, result, step.index)
+    if history is not None:
+        findings = [allocation.told(found, step.request) for found in findings]
     right = step.shapes.keys() - {found.key for found in findings}
     changed = before.changed()
     if changed:
@@ -386,7 +388,8 @@ def run_in_place(
         if problem is not None:
             findings.append(unwritten(problem, want, view[:rows], old[key][:rows]) or problem)
         findings.append(tails.check(key, want, view, old[key], step.index))
-    return [found for found in findings if found is not None]
+    found = [each for each in findings if each is not None]
+    return found if history is None else [allocation.told(each, step.request) for each in found]
 
 
 def is_all_right(step: ValidStep, result: Result, arena: Arena, before: Arena, tails: Tails) -> bool:
