@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from inputmeta import oracle
-from inputmeta.conformance.cases.model import Case
-from inputmeta.conformance.cases.request import Request
+from inputmeta.conformance.cases.model import Allocation, Case
+from inputmeta.conformance.cases.request import Request, StepAllocation
 from inputmeta.conformance.check.refusals import failure_finding
 from inputmeta.conformance.check.verdicts import Finding, Verdict
 from inputmeta.conformance.interrupts import at_once
@@ -35,6 +35,7 @@ MOST_TOLD, MOST_IDS = 4, 8
 """Requests, and ids of each, that a finding on a field tells."""
 PADDING = -1
 """What stands behind the ids of a table."""
+Sizes = Allocation | StepAllocation
 KINDS = {ALLOCATED_BLOCKS: "block", ALLOCATED_STATES: "state"}
 
 
@@ -59,13 +60,13 @@ def beyond(case: Case, claims: Allocates | None) -> str | None:
 class History:
     """A pass over the steps of a case, from a reset on."""
 
-    def __init__(self, case: Case, claims: Allocates, config: oracle.MetadataConfig) -> None:
-        assert case.allocation is not None
+    def __init__(self, sizes: Sizes, claims: Allocates, config: oracle.MetadataConfig) -> None:
+        """``sizes``: of the pool; the allocation of a case, or that of one of its steps."""
         self.claims = claims
         self.pool = oracle.Pool(
             config,
-            case.allocation.num_blocks,
-            case.allocation.num_states,
+            sizes.num_blocks,
+            sizes.num_states,
             reserved_blocks=claims.reserved_blocks,
             reserved_states=claims.reserved_states if claims.states else 0,
             shares_blocks=claims.shares_blocks,

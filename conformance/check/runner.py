@@ -281,7 +281,7 @@ def run_pass(
 
     Ends at the first step with findings: later steps would only repeat them. A wrong form alone does not end it: the
     same field may have a wrong value at another step. ``case``: whose steps they are, for its allocation: then a pass
-    is one history, from a reset on, and whatever is found ends it.
+    is one history, from a reset on, and a step that was not built ends it.
     """
     history = None if case is None or not steps else history_of(case, subject)
     if history is not None:
@@ -297,18 +297,23 @@ def run_pass(
             findings += found
         else:
             findings += run_in_place(subject, step, arena, tails, history)
-        if findings and history is not None:
-            break
-        if not all(found.on_form or found.verdict is Verdict.UNSUPPORTED for found in findings):
+        if not all(goes_on(found, history) for found in findings):
             break
     return findings
+
+
+def goes_on(found: Finding, history: allocation.History | None) -> bool:
+    """Whether a pass goes on behind a finding: one on a form, or what is not built; of a history not a whole step."""
+    if found.verdict is Verdict.UNSUPPORTED:
+        return history is None or found.key is not None
+    return found.on_form
 
 
 def history_of(case: Case, subject: Subject) -> allocation.History | None:
     """What the answers of a pass over the steps of a case are held to; None if its tables are given."""
     if case.allocation is None or subject.capabilities.allocates is None:
         return None
-    return allocation.History(case, subject.capabilities.allocates, oracle_config(case.config))
+    return allocation.History(case.allocation, subject.capabilities.allocates, oracle_config(case.config))
 
 
 def settled(

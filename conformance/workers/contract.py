@@ -253,7 +253,8 @@ def check_allocation(session: Session) -> Iterator[str]:
         if any(session.claims.lacks(step) is not None for step in steps):
             continue
         for _ in range(2):
-            history = History(case, claims, steps[0].config)
+            assert case.allocation is not None
+            history = History(case.allocation, claims, steps[0].config)
             for index, step in enumerate(steps):
                 found = history.settled(step, session.ask(step, first=index == 0), index)
                 asked += 1
