@@ -89,7 +89,5 @@ PLANTS = (
     Plant("last-block-not-given-back", PAGED, LEDGER, "freed_blocks)", "freed_blocks[:-1])", after=FREE),
     Plant("blocks-stay-free", PAGED, POOL, "self.trees.pop(root)", "self.trees.get(root)", after="def pop_leaves("),
     Plant("sector-given-twice", PAGED, POOL, ".pop()", "[-1]", after="def allocate_sector("),
-    Plant(
-        "trash-is-free", PAGED, POOL, "reserved_sectors: int = 2", "reserved_sectors: int = 1", after="class CachePool"
-    ),
+    Plant("trash-is-free", PAGED, POOL, "reserved_sectors: int = 2", "reserved_sectors: int = 1"),
 )
