@@ -166,6 +166,7 @@ def with_target(
         @wraps(command)
         def run(**given: Any) -> None:  # noqa: ANN401 - values of options
             chosen = {name: given.pop(name) for name in options}
+            leave_settings(given.pop("context"), chosen)
             if chosen["command"] is not None and chosen["subject"] is not None:
                 raise fail("--subject and --subject-command: give one of them")
             if chosen["json"] and chosen["command"] is None:
@@ -182,12 +183,27 @@ def with_target(
         ]
         parameters = [*(p for p in own if p.default is p.empty), added[0]]
         parameters += [p for p in own if p.default is not p.empty] + added[1:]
+        parameters.append(Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context))
         parameters = [p.replace(kind=Parameter.KEYWORD_ONLY) for p in parameters]
         run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {p.name: p.annotation for p in parameters}
         return run
 
     return decorate
+
+
+def leave_settings(context: typer.Context, chosen: dict[str, Any]) -> None:
+    """A subject of the command line wins over another kind of subject of the settings."""
+    named = {name for name in ("subject", "command") if is_set(context, name, "COMMANDLINE")}
+    for name in {"subject", "command", "json", "python"} & set(chosen):
+        if named and name not in named and is_set(context, name, "DEFAULT_MAP"):
+            chosen[name] = False if name == "json" else None
+
+
+def is_set(context: typer.Context, name: str, source: str) -> bool:
+    """Whether an option has its value from there."""
+    found = context.get_parameter_source(name)
+    return found is not None and found.name == source
 
 
 @contextmanager

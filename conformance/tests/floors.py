@@ -22,12 +22,13 @@ FLOORS = (
     ("campaign",),
     ("wide",),
     ("workers",),
-    ("protocol", "trace"),
+    ("protocol", "trace", "explain"),
     ("check",),
     ("subjects", "generate"),
     ("reference", "dialects"),
+    ("capture",),
     ("cases",),
-    ("console", "exits", "interrupts", "version"),
+    ("console", "exits", "interrupts", "settings", "version"),
 )
 """Folders of ``conformance/`` by floor, the highest first; the last one is modules at the root."""
 BESIDE = {

@@ -133,6 +133,7 @@ def test_the_suite_works_without_torch_and_engine(programs: Path, tmp_path: Path
     assert " cells compared: PASS " in fuzzed.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("programs", [RUNNING], indirect=True)
 def test_who_asks_for_the_engine_is_told_what_to_install(programs: Path, tmp_path: Path) -> None:
     listed = run(programs, "inputmeta", "subject", "list", folder=tmp_path)

@@ -139,6 +139,7 @@ def test_skips_are_counted_by_reason(tmp_path):
     assert counted.skipped == {"no GPU": 1, "no compiler": 1}
 
 
+@pytest.mark.slow
 def test_a_real_pytest_run_is_counted(tmp_path):
     stage = stages.run_tests(
         settings(tmp_path, jobs=0, tests=("inputmeta/conformance/gpu/tests/device/test_graph.py",))

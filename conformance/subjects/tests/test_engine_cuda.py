@@ -42,6 +42,7 @@ def test_without_a_gpu_it_is_one_line_and_exit_code_125() -> None:
     assert result.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_generated_batches_conform_on_copies(subject) -> None:
     campaign = fuzz(subject, profile_for(subject, ("prompt", "decode", "decode_zos")), seed_value=3, rounds=1)
     assert list(campaign.failures) == []
