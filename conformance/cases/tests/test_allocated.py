@@ -114,12 +114,13 @@ def test_what_is_no_history_is_named(data: bytes, says: str) -> None:
     assert is_one_line(str(caught.value))
 
 
+@pytest.mark.slow
 @BOUNDED
 @given(mangled(HISTORY))
-def test_a_history_with_any_value_anywhere(data: bytes) -> None:
+def test_a_history_with_any_value_anywhere(case: Any) -> None:
     error = ""
     try:
-        complete_case(decode_case(data))
+        complete_case(decode_case(case_bytes(case)))
     except CaseError as refused:
         error = str(refused)
     assert not error or is_one_line(error)

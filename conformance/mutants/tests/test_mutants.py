@@ -24,6 +24,7 @@ from inputmeta.conformance.mutants.runs import lacks_a_device, opened, put_to_ch
 from inputmeta.conformance.subjects import SubjectError, load_subject
 
 LIVE = (
+    "ALLOCATION",
     "ALIAS",
     "CONTAINER",
     "FORM",
@@ -48,6 +49,10 @@ NAMED_BY_THE_ISSUE = (
     "writes-one-past-the-end",
 )
 FUZZED = (
+    "leaked-block",
+    "freed-while-it-waits",
+    "stale-row-after-a-swap",
+    "slots-outlive-a-reset",
     "prefix-counted-twice",
     "wraps-before-it-checks",
     "wrong-after-a-refusal",
@@ -130,7 +135,7 @@ def test_fuzzing_shows_it_by_the_declared_verdict(name: str) -> None:
     assert result.right, result
 
 
-SHRUNK = {"leaves-the-last-row": (1, 1), "grows-at-a-repeat": (1, 1)}
+SHRUNK = {"replaced-at-growth": (2, 2), "leaves-the-last-row": (1, 1), "grows-at-a-repeat": (1, 1)}
 """At most so many steps and sequences in the minimal case."""
 
 
