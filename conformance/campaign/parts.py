@@ -114,7 +114,7 @@ class Parts:
         steps = (
             replace(
                 step,
-                parts=tuple(replace(part, request=numbers.get(part.request, part.request)) for part in step.parts),
+                parts=tuple(replace(part, request=numbers.get(part.request or 0, part.request)) for part in step.parts),
                 ended=tuple(numbers[request] for request in step.ended),
             )
             for step in self.steps
@@ -199,13 +199,14 @@ def _owned(step: Step, plan: AllocationStep) -> Step:
 
 def _going_on(head: Case, part: Part, most: dict[int, int]) -> Part:
     """The part, its context cut to the most keys that its request has had, which are noted."""
-    if part.request is None or part.request < 0:
+    request = part.request
+    if request is None or request < 0:
         return part
     sequence = part.sequence
-    known = most.get(part.request)
+    known = most.get(request)
     if known is not None and sequence.seqlen_k - sequence.seqlen_q > known:
         part = with_context(head, part, known)
-    most[part.request] = max(known or 0, part.sequence.seqlen_k)
+    most[request] = max(known or 0, part.sequence.seqlen_k)
     return part
 
 

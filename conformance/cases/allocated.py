@@ -47,8 +47,9 @@ def allocates_problem(claims: Allocates) -> str | None:
     'reserved_blocks is not a number of 0 to 1024'
     """
     for each in fields(Allocates):
-        value, kind = getattr(claims, each.name), type(each.default)
-        if type(value) is not kind or not 0 <= value <= SPARE_IDS:
+        value: object = getattr(claims, each.name)
+        kind = bool if each.type == "bool" else int
+        if not isinstance(value, int) or type(value) is not kind or not 0 <= value <= SPARE_IDS:
             return f"{each.name} is not {'a bool' if kind is bool else f'a number of 0 to {SPARE_IDS}'}"
     return None
 

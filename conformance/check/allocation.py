@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from inputmeta import oracle
+from inputmeta.conformance.cases.allocated import Allocates
 from inputmeta.conformance.cases.model import Allocation, Case
 from inputmeta.conformance.cases.request import Request, StepAllocation
 from inputmeta.conformance.check.refusals import failure_finding
@@ -21,7 +22,6 @@ from inputmeta.conformance.interrupts import at_once
 from inputmeta.conformance.subjects.base import (
     ALLOCATED_BLOCKS,
     ALLOCATED_STATES,
-    Allocates,
     AllocatingSubject,
     Rejection,
     Subject,

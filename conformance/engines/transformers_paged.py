@@ -92,11 +92,12 @@ class TransformersPaged(Adapter):
         except ModuleNotFoundError as error:
             raise SubjectError(f"{self.name}: transformers {self.version} has no cache_allocators") from error
         modules = [import_module(f"{PACKAGE}.{name}") for name in ("input_outputs", "cache", "requests")]
-        self.inputs, self.caches, self.requests = modules
+        self.inputs: Any = modules[0]
+        self.caches: Any = modules[1]
+        self.requests: Any = modules[2]
         import torch  # noqa: PLC0415 - the engine has it
 
         self.torch: Any = torch
-        self.caches.get_device_and_memory_breakdown = lambda: (torch.device("cpu"), 2**40, 0, 0)
         self.processors = SimpleNamespace(
             tensors_required=0, fill_defaults=lambda into: None, prepare_tensor_args=lambda **given: None
         )
@@ -123,6 +124,7 @@ class TransformersPaged(Adapter):
             cuda_graph_booleans=(False, False),
         )
         cpu, dtype = self.torch.device("cpu"), self.torch.float16
+        self.caches.get_device_and_memory_breakdown = lambda: (cpu, 2**40, 0, 0)  # not what this machine has
         self.cache = self.caches.PagedAttentionCache(MODEL, config, cpu, SimpleNamespace(tp_size=1), dtype)
         self.steps = self.inputs.ContinuousBatchingIOs(self.cache, MODEL, config, cpu, dtype, self.processors)
 

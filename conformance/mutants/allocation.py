@@ -62,13 +62,15 @@ def wrong_allocation(
 
 @wrong_pool("ALLOCATION:block:A-ONCE", "the head of the free list moves late: two that grow in one step get one block")
 class TwiceGivenBlock(PagedPool):
+    late: tuple[int, ...] = ()
+
     def grow(self, request: int, blocks: int, sequence: int) -> None:
-        self.late = [] if sequence == 0 else self.late
+        self.late = () if sequence == 0 else self.late
         free = len(self.free_blocks)
         super().grow(request, blocks, sequence)
         if len(self.free_blocks) < free:
             table = self.tables[request]
-            first, self.late = table[-1], [*self.late, table[-1]]
+            first, self.late = table[-1], (*self.late, table[-1])
             if self.late[0] != first:
                 self.free_blocks.append(first)
                 table[-1] = self.late[0]

@@ -2,12 +2,12 @@
 bundled ones.
 """
 
+from inputmeta.conformance.cases.allocated import Allocates
 from inputmeta.conformance.cases.conditions import Conditions
 from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.subjects.base import (
     ALLOCATED_BLOCKS,
     ALLOCATED_STATES,
-    Allocates,
     Capabilities,
     Rejection,
     Result,

@@ -9,8 +9,9 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import cast
 
+from inputmeta.conformance.cases.allocated import Allocates
 from inputmeta.conformance.cases.conditions import Conditions
-from inputmeta.conformance.subjects.base import Allocates, Capabilities, Subject, SubjectError, content_problem
+from inputmeta.conformance.subjects.base import Capabilities, Subject, SubjectError, content_problem
 from inputmeta.conformance.subjects.frames import error_text, frames_of
 
 BUNDLED = {
