@@ -73,7 +73,7 @@ def problems(start, name: str) -> str:
 def test_the_oracle_passes_every_check():
     results = list(run_checks(starting("-m", "inputmeta.conformance.protocol.serve", "oracle")))
     assert [(r.name, r.problems) for r in results] == [(name, ()) for name, _ in CHECKS]
-    assert [r.name for r in results if r.skipped is not None] == ["container"]
+    assert [r.name for r in results if r.skipped is not None] == ["allocation", "container"]
 
 
 def test_what_is_not_built_fails_no_check() -> None:
@@ -213,6 +213,20 @@ def test_a_right_program_passes():
     results = {r.name: r for r in run_checks(starting(str(HERE / "wrong_program.py"), "none"))}
     assert results["inputs"].skipped == "a program is handed a copy"
     assert not any(r.problems for r in results.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("oracle-paged", ""),
+        ("mutant:leaked-block", "refused: A-FIT: no block is free"),
+        ("mutant:null-block-given", "path decode: A-RANGE: step 0, request 0 (sequence 0): block "),
+        ("mutant:float-tables", "path decode: A-FORM: step 0, allocated_blocks: is of dtype float32"),
+    ],
+)
+def test_over_a_short_history_the_rules_of_allocation_are_kept(name: str, says: str) -> None:
+    found = problems(lambda: InThisProcess(name), "allocation")
+    assert found.startswith(says) if says else found == ""
 
 
 def run(*arguments: str):
