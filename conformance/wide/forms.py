@@ -357,7 +357,7 @@ class Batch:
 
 
 def forms_of(claims: Claims) -> list[Form]:
-    """The forms that exist on the paths to draw; none, if the conditions leave no constants, or tables are not given."""
+    """The forms that exist on the paths to draw; none, if the conditions leave no constants, or no tables are given."""
     if not claims.constants.block_sizes or claims.able.allocates is not None:
         return []
     return [form for form in FORMS if claims.some_of(*form.paths)]
