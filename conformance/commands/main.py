@@ -29,6 +29,7 @@ COMMANDS = {
     "trace": "Replay a request trace through a continuous-batching scheduler, every step checked against the oracle.",
     "explain": "Say how one cell comes about: formulas in symbols, then numbers, down to the inputs.",
     "oracle": "Print every expected field of a case as JSON.",
+    "show": "Draw a case: sequences, block tables, rings, key ranges, ranks, and what a subject has wrong of it.",
     "fields": "List the declared fields: name, formula, dtype, shape, paths, where they are defined.",
     "subject": "List subjects, and test an adapter before it is tested itself.",
     "engines": "List public engines, and get them to be judged.",

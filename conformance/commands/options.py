@@ -91,6 +91,12 @@ WriteKnownOption = Annotated[
         callback=checked(check_known_target),
     ),
 ]
+HtmlOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--html", metavar="FILE", help="write a report to look at: one page, no network", callback=checked(check_output)
+    ),
+]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="say nothing but failures and a last line")]
 SaveDirOption = Annotated[
     Path, typer.Option(help="where failing cases and the journal are", callback=checked(check_folder))
@@ -138,12 +144,13 @@ def known_in(file: Path | None) -> KnownFailures:
 
 
 def with_target(
-    *, in_process: bool = False, without: Collection[str] = ()
+    *, in_process: bool = False, without: Collection[str] = (), needed: bool = True
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Decorator of a command with a parameter ``target``: the options that say what is tested, where, within what.
 
     ``in_process``: whether a ``--subject`` runs in this process if neither is asked for. ``without``: fields of Target
-    that the command has no option for. What the command cannot go on with ends it in one line.
+    that the command has no option for. ``needed``: without it the target is None where none is named, in place of the
+    engine. What the command cannot go on with ends it in one line.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -171,11 +178,12 @@ def with_target(
                 raise fail("--subject and --subject-command: give one of them")
             if chosen["json"] and chosen["command"] is None:
                 raise fail("--subject-json: belongs to --subject-command")
+            named = needed or not chosen["subject"] is chosen["command"] is None
             chosen["subject"] = chosen["subject"] or target.SUBJECT
             if in_process and (chosen["command"] is not None or chosen.get("python") is not None):
                 chosen["in_process"] = False  # it was not asked for
             with quieted(given.pop("quiet")), one_line_errors():
-                command(target=Target(**chosen), **given)
+                command(target=Target(**chosen) if named else None, **given)
 
         added = [
             Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)

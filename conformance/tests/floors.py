@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 FLOORS = (
     ("commands", "suite", "gpu", "benchmarks", "mutants", "examples", "strikes"),
-    ("engines",),
+    ("engines", "report"),
     ("campaign",),
     ("wide",),
     ("workers",),
@@ -34,6 +34,7 @@ FLOORS = (
 BESIDE = {
     ("commands", "mutants"),
     ("benchmarks", "gpu"),
+    ("gpu", "mutants"),
     ("benchmarks", "examples"),
     ("console", "exits"),
     ("console", "interrupts"),

@@ -22,6 +22,8 @@ RUNNING = ".".join(map(str, sys.version_info[:2]))
 NEEDS_TORCH = dict.fromkeys(
     (
         *(f"benchmarks.{name}" for name in ("contenders", "gpu", "gpu_contenders", "gpu_measure", "scaling")),
+        "examples.torch_subject",
+        "subjects.device",
         "subjects.engine",
         "subjects.engine_cuda",
     ),

@@ -18,8 +18,9 @@ from inputmeta.conformance.check.runner import run_case
 from inputmeta.conformance.check.verdicts import Verdict
 from inputmeta.conformance.commands.main import app
 from inputmeta.conformance.subjects import SubjectError, load_subject
+from inputmeta.conformance.subjects.device import DeviceCopies
 from inputmeta.conformance.subjects.engine import EngineSubject
-from inputmeta.conformance.subjects.engine_cuda import DeviceCopies, EngineCudaSubject, defined_blocks, rows_and_keys
+from inputmeta.conformance.subjects.engine_cuda import EngineCudaSubject, defined_blocks, rows_and_keys
 from inputmeta.conformance.subjects.oracle import UNDEFINED
 
 CONFIG = Config(block_size=4, dense_ratios=(1,), sparse_ratios=(2,), window_size=2, swa_block_size=3, max_model_len=16)
