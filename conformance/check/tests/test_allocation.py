@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from inputmeta import oracle
+from inputmeta.conformance.campaign.generated import generated_cases, profile_for
 from inputmeta.conformance.cases.model import SCHEMA, Allocation, AllocationStep, Case, Config, Sequence
 from inputmeta.conformance.cases.request import step_requests
 from inputmeta.conformance.check.report import describe
@@ -221,3 +222,49 @@ def test_claims_that_do_not_fit_are_named() -> None:
     plain.capabilities = dataclasses.replace(plain.capabilities, allocates=True)
     assert claims_problem(plain) == "capabilities.allocates is not inputmeta.conformance.subjects.Allocates or None"
     assert load_subject("oracle-paged").name == "oracle-paged"
+
+
+class Sharing(PagedSubject):
+    """A request that begins with full blocks of history has those of another one with the same tokens."""
+
+    def __init__(self, *, claimed: bool) -> None:
+        super().__init__("sharing")
+        claims = Allocates(shares_blocks=claimed)
+        self.capabilities = dataclasses.replace(self.capabilities, in_place=False, allocates=claims)
+        self.shared = 0
+
+    def build(self, request):
+        size, step = request.config.block_size, request.allocation
+        self.pool = self.pool or self.new_pool(step.num_blocks, step.num_states)
+        for ended in step.ended:
+            table = self.pool.tables[ended]
+            others = [block for other, held in self.pool.tables.items() if other != ended for block in held]
+            self.pool.tables[ended] = [block for block in table if block not in others]
+            self.pool.release(ended)
+        for whose, sequence in zip(step.requests, request.sequences, strict=True):
+            if whose >= 0 and whose not in self.pool.tables and self.pool.free_states:
+                full = (sequence.seqlen_k - sequence.seqlen_q) // size
+                self.pool.states[whose] = self.pool.free_states.pop()
+                self.pool.tables[whose] = self.of_others(request, sequence.token_ids, full)
+        return super().build(dataclasses.replace(request, allocation=dataclasses.replace(step, ended=())))
+
+    def of_others(self, request, tokens, full: int) -> list[int]:
+        size = request.config.block_size
+        for whose, other in zip(request.allocation.requests, request.sequences, strict=True):
+            there = (other.seqlen_k - other.seqlen_q) // size
+            if (
+                whose in self.pool.tables
+                and tokens[: size * min(full, there)] == other.token_ids[: size * min(full, there)]
+            ):
+                self.shared += min(full, there)
+                return list(self.pool.tables[whose][: min(full, there)])
+        return []
+
+
+def test_a_subject_that_shares_blocks_passes_if_it_says_so() -> None:
+    sharing, silent = Sharing(claimed=True), Sharing(claimed=False)
+    cases = generated_cases(profile_for(sharing, ("decode",)), 7, 40)
+    assert [found for case in cases for found in found_on(sharing, case)] == []
+    assert sharing.shared > 0
+    found = [each.signature for case in cases for each in found_on(silent, case)]
+    assert set(found) == {"ALLOCATION:decode:A-ONCE:-:block"}
