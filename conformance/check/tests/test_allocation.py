@@ -251,16 +251,14 @@ class Sharing(PagedSubject):
     def of_others(self, request, tokens, full: int) -> list[int]:
         size = request.config.block_size
         for whose, other in zip(request.allocation.requests, request.sequences, strict=True):
-            there = (other.seqlen_k - other.seqlen_q) // size
-            if (
-                whose in self.pool.tables
-                and tokens[: size * min(full, there)] == other.token_ids[: size * min(full, there)]
-            ):
-                self.shared += min(full, there)
-                return list(self.pool.tables[whose][: min(full, there)])
+            both = min(full, (other.seqlen_k - other.seqlen_q) // size)
+            if whose in self.pool.tables and tokens[: size * both] == other.token_ids[: size * both]:
+                self.shared += both
+                return list(self.pool.tables[whose][:both])
         return []
 
 
+@pytest.mark.slow
 def test_a_subject_that_shares_blocks_passes_if_it_says_so() -> None:
     sharing, silent = Sharing(claimed=True), Sharing(claimed=False)
     cases = generated_cases(profile_for(sharing, ("decode",)), 7, 40)
