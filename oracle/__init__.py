@@ -1,11 +1,24 @@
 """The specification of the input metadata (SPEC.md) as plain Python on unbounded integers.
 
 ``expected_fields`` says what every field of a batch holds, ``violations`` which preconditions a batch breaks,
-``FIELDS`` what is declared of each field. Standard library only; nothing here is shared with an engine.
+``FIELDS`` what is declared of each field, ``Pool`` whether the tables that an engine gave keep the rules of allocation.
+Standard library only; nothing here is shared with an engine.
 """
 
 from __future__ import annotations
 
+from .allocation import (
+    ALLOCATION,
+    NO_REQUEST,
+    Breach,
+    Grant,
+    Need,
+    Pool,
+    blocks_needed,
+    first_fit,
+    most_needed,
+    plan_problems,
+)
 from .batch import expected_fields
 from .container import PROMISES
 from .declaration import CALLS, EXPANSIONS, Call, Cell, Field, Layout, flat_key
@@ -37,37 +50,47 @@ from .sheet import ExpectedField
 from .varlen import varlen_problems
 
 __all__ = [
+    "ALLOCATION",
     "CALLS",
     "CONFIG_ARRAYS",
     "EXPANSIONS",
     "FIELDS",
     "FORMULAS",
+    "NO_REQUEST",
     "PATHS",
     "PRECONDITIONS",
     "PROMISES",
     "SEQUENCE_ARRAYS",
+    "Breach",
     "Call",
     "Cell",
     "ExpectedField",
     "Field",
     "GatherInputs",
+    "Grant",
     "Int32Error",
     "Layout",
     "LengthError",
     "MetadataConfig",
+    "Need",
     "NgramError",
     "OutError",
     "Path",
+    "Pool",
     "PreconditionError",
     "RatioError",
     "SequenceMetadata",
     "StateError",
     "TableError",
     "VarlenInputs",
+    "blocks_needed",
     "expected_fields",
     "field_shapes",
+    "first_fit",
     "flat_key",
     "keys_of",
+    "most_needed",
+    "plan_problems",
     "varlen_problems",
     "violations",
 ]

@@ -115,7 +115,7 @@ class Agreement:
                 claims = subject.capabilities
                 if broken and not claims.must_refuse(broken):
                     self.outside[label] += 1
-                elif claims.lacks(request) is None:
+                elif claims.lacks(request) is None and request.allocation is None:  # each would give tables of its own
                     able[label] = subject
                 else:
                     self.unsupported[label] += 1

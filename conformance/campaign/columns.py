@@ -265,7 +265,19 @@ IDS = (
         lambda parts, cap: parts.configured(lookup_table=clipped(parts.head.config.lookup_table, cap)),
     ),
 )
-COLUMNS = (*FEATURES, *LENGTHS, *SIZES, *IDS)
+SLACK = (
+    of_config(
+        "blocks to spare",
+        lambda parts: parts.slack.blocks,
+        lambda parts, cap: replace(parts, slack=parts.slack._replace(blocks=cap)),
+    ),
+    of_config(
+        "state slots to spare",
+        lambda parts: parts.slack.states,
+        lambda parts, cap: replace(parts, slack=parts.slack._replace(states=cap)),
+    ),
+)
+COLUMNS = (*FEATURES, *SLACK, *LENGTHS, *SIZES, *IDS)
 """In the order in which they are cut."""
 BROKEN_COLUMNS = (
     *(of_field(name) for name in ("seqlen_q", "seqlen_k")),

@@ -187,6 +187,8 @@ class Examiner:
 
         if first != case and provokes([first]):
             return [first]
+        if case.allocation is not None and provokes([case]):  # behind a reset
+            return [case]
         history = self.session.earlier(mark)
         for chosen in suffixes(history):
             if provokes(chosen):
@@ -248,8 +250,10 @@ def flaky(finding: Finding, case: Case, count: int, times: int, note: str) -> Ex
 
 
 def with_steps(before: Sequence[Case], case: Case) -> Case | None:
-    """The steps of several cases as those of one; None if path, configuration or table width differ."""
-    if any(
+    """The steps of several cases as those of one; None if path, configuration or table width differ, or if one is a
+    history of requests: it begins with a reset, which the steps of one case have not between them.
+    """
+    if any(one.allocation is not None for one in (*before, case)) or any(
         (one.path, one.config, one.max_num_blocks, one.out_fault)
         != (case.path, case.config, case.max_num_blocks, case.out_fault)
         for one in before

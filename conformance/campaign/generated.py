@@ -9,7 +9,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import islice
+from typing import Any
 from unittest import SkipTest
 
 from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
@@ -30,6 +32,17 @@ LARGEST_CP = 8
 """Largest context parallel group that is drawn."""
 
 
+OF_HISTORIES: dict[str, Any] = {
+    "invalid": 0.0,
+    "refusals": (),
+    "tiers": ("small",),
+    "varlen": False,
+    "read_only": False,
+    "wide_windows": False,
+}
+"""What a profile has not for a subject that allocates."""
+
+
 def claimed_paths(subject: Subject, paths: Sequence[str] | None = None) -> tuple[str, ...]:
     """The paths that the subject claims, cut down to ``paths`` if any are given."""
     wanted = frozenset(paths or oracle.PATHS) & subject.capabilities.paths
@@ -48,6 +61,9 @@ def profile_for(subject: Subject, paths: Sequence[str]) -> Profile:
 def profile_of(able: Capabilities, paths: Sequence[str]) -> Profile:
     """As :func:`profile_for`, of claims alone. P-OUT is broken only for a subject that is given buffers."""
     refusals = able.refuses if able.in_place else able.refuses - {"P-OUT"}
+    if able.allocates is not None:  # its steps are valid, and of a few requests
+        given = profile_of(replace(able, allocates=None), paths)
+        return drawable(replace(given, **OF_HISTORIES, allocates=able.allocates))
     profile = Profile(
         paths=tuple(paths),
         max_cp_size=min(LARGEST_CP, able.max_cp_size),

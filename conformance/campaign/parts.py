@@ -12,9 +12,11 @@ from typing import Any
 
 import msgspec
 
-from inputmeta.conformance.cases.model import Case, Gather
+from inputmeta import oracle
+from inputmeta.conformance.cases.model import Allocation, AllocationStep, Case, Gather
 from inputmeta.conformance.cases.model import Sequence as CaseSequence
 
+NO_SLACK = oracle.Need(0, 0)
 Place = tuple[int, int]
 """Step and sequence."""
 
@@ -29,6 +31,8 @@ class Part:
     remap: int = -1
     rows: int | None = None
     """Rows that the step has of it (F-VARLEN); None in a step of fixed length."""
+    request: int | None = None
+    """Whose it is (A-LIFE), -1 of a placeholder; None where tables are given."""
 
     def changed(self, **changes: Any) -> Part:  # noqa: ANN401 - fields of the sequence
         """With other fields of the sequence."""
@@ -41,6 +45,8 @@ class Step:
 
     parts: tuple[Part, ...]
     previous: Gather | None = None
+    ended: tuple[int, ...] = ()
+    """Requests that ended since the last step."""
 
 
 @dataclass(frozen=True)
@@ -49,19 +55,85 @@ class Parts:
 
     head: Case
     steps: tuple[Step, ...]
+    slack: oracle.Need = NO_SLACK
+    """Blocks and states that its pool has beyond A-NEED: fewer requests get a smaller pool."""
 
     @classmethod
     def of(cls, case: Case) -> Parts:
         """The parts of a case."""
         gathers = case.gather or (None,) * len(case.steps)
-        return cls(case, tuple(_apart(*each) for each in zip(case.steps, gathers, strict=True)))
+        steps = tuple(_apart(*each) for each in zip(case.steps, gathers, strict=True))
+        plan = case.allocation
+        if plan is None:
+            return cls(case, steps)
+        steps = tuple(_owned(*each) for each in zip(steps, plan.steps, strict=True))
+        need = oracle.most_needed(case.steps, plan, case.config.block_size)
+        return cls(case, steps, oracle.Need(plan.num_blocks - need.blocks, plan.num_states - need.states))
 
     def case(self) -> Case:
         """The parts as a case again, without id and expectation."""
         steps = tuple(tuple(part.sequence for part in step.parts) for step in self.steps)
         gather = tuple(_gather(step) for step in self.steps)
         gather = gather if any(gather) else ()
-        return msgspec.structs.replace(self.head, id="", steps=steps, gather=gather, expected=())
+        case = msgspec.structs.replace(self.head, id="", steps=steps, gather=gather, expected=())
+        return case if case.allocation is None else msgspec.structs.replace(case, allocation=self._allocation(case))
+
+    def _allocation(self, case: Case) -> Allocation:
+        """The plan of the requests, and a pool with as much slack as it had."""
+        plans = tuple(
+            AllocationStep(requests=tuple(-1 if p.request is None else p.request for p in step.parts), ended=step.ended)
+            for step in self.steps
+        )
+        plan = Allocation(num_blocks=0, num_states=0, steps=plans)
+        need = oracle.most_needed(case.steps, plan, max(1, case.config.block_size))
+        sizes = (max(0, need.blocks + self.slack.blocks), max(0, need.states + self.slack.states))
+        return msgspec.structs.replace(plan, num_blocks=sizes[0], num_states=sizes[1])
+
+    @property
+    def requests(self) -> list[int]:
+        """The requests, each once, in the order in which they come."""
+        found = (part.request for step in self.steps for part in step.parts)
+        return list(dict.fromkeys(request for request in found if request is not None and request >= 0))
+
+    @property
+    def ends(self) -> list[tuple[int, int]]:
+        """Step and request of every end."""
+        return [(index, request) for index, step in enumerate(self.steps) for request in step.ended]
+
+    def with_ends(self, kept: Collection[tuple[int, int]]) -> Parts:
+        """With these ends alone; the other requests go on living."""
+        steps = (
+            replace(step, ended=tuple(request for request in step.ended if (index, request) in kept))
+            for index, step in enumerate(self.steps)
+        )
+        return replace(self, steps=tuple(steps))
+
+    def renumbered(self) -> Parts:
+        """With requests 0, 1, … in the order in which they come."""
+        numbers = {request: number for number, request in enumerate(self.requests)}
+        steps = (
+            replace(
+                step,
+                parts=tuple(replace(part, request=numbers.get(part.request or 0, part.request)) for part in step.parts),
+                ended=tuple(numbers[request] for request in step.ended),
+            )
+            for step in self.steps
+        )
+        return replace(self, steps=tuple(steps)) if self.head.allocation else self
+
+    def mended(self) -> Parts:
+        """A history that is one again: who is not live does not end, and none goes on past the keys that it has had."""
+        if self.head.allocation is None:
+            return self
+        most: dict[int, int] = {}
+        steps = []
+        for step in self.steps:
+            ended = tuple(request for request in step.ended if request in most)
+            for request in ended:
+                del most[request]
+            parts = tuple(_going_on(self.head, part, most) for part in step.parts)
+            steps.append(replace(step, parts=parts, ended=ended))
+        return replace(self, steps=tuple(steps))
 
     @property
     def places(self) -> list[Place]:
@@ -76,10 +148,13 @@ class Parts:
         """With these sequences alone; steps without any are left out."""
         kept = set(places)
         steps = []
+        ended: tuple[int, ...] = ()
         for index, step in enumerate(self.steps):
             parts = tuple(part for place, part in enumerate(step.parts) if (index, place) in kept)
+            ended = tuple(dict.fromkeys((*ended, *step.ended)))
             if parts:
-                steps.append(replace(step, parts=parts))
+                steps.append(replace(step, parts=parts, ended=ended))
+                ended = ()
         return replace(self, steps=tuple(steps))
 
     def with_parts(self, changes: Mapping[Place, Part]) -> Parts:
@@ -116,6 +191,25 @@ def _apart(step: tuple[CaseSequence, ...], gather: Gather | None) -> Step:
     return Step(tuple(parts), msgspec.structs.replace(gather, fresh_input_ids=(), remap=(), varlen=varlen))
 
 
+def _owned(step: Step, plan: AllocationStep) -> Step:
+    """The parts as those of their requests."""
+    owned = (replace(part, request=request) for part, request in zip(step.parts, plan.requests, strict=True))
+    return replace(step, parts=tuple(owned), ended=plan.ended)
+
+
+def _going_on(head: Case, part: Part, most: dict[int, int]) -> Part:
+    """The part, its context cut to the most keys that its request has had, which are noted."""
+    request = part.request
+    if request is None or request < 0:
+        return part
+    sequence = part.sequence
+    known = most.get(request)
+    if known is not None and sequence.seqlen_k - sequence.seqlen_q > known:
+        part = with_context(head, part, known)
+    most[request] = max(known or 0, part.sequence.seqlen_k)
+    return part
+
+
 def _gather(step: Step) -> Gather | None:
     if step.previous is None:
         return None
@@ -140,7 +234,7 @@ def with_previous(step: Step, kept: Sequence[int]) -> Step:
     place = {old: new for new, old in enumerate(kept)}
     last = len(kept) - 1
     parts = tuple(replace(p, remap=place.get(p.remap, last)) if p.remap >= 0 else p for p in step.parts)
-    return Step(parts, previous)
+    return replace(step, parts=parts, previous=previous)
 
 
 def without_unread(parts: Parts) -> Parts:
@@ -171,7 +265,7 @@ def with_blocks(head: Case, part: Part) -> Part:
     """The part with blocks enough: those that were missing get the smallest ids that it has not."""
     table = part.sequence.block_table
     missing = blocks_needed(head, part.sequence.seqlen_k) - len(table)
-    if missing <= 0:
+    if missing <= 0 or (part.request is not None and part.request >= 0):
         return part
     taken = set(table)
     free = [block for block in range(len(table) + missing) if block not in taken]
@@ -261,13 +355,13 @@ def concentrated(parts: Parts, step: int, first: int, last: int, *, context: str
         wide = tuple(_filled(row, max(len(row), rows - 1)) for row in previous.prev_predict)
         previous = msgspec.structs.replace(previous, prev_predict=wide)
     kept = (*here.parts[:first], merged, *here.parts[last + 1 :])
-    steps = (*parts.steps[:step], Step(kept, previous), *parts.steps[step + 1 :])
+    steps = (*parts.steps[:step], replace(here, parts=kept, previous=previous), *parts.steps[step + 1 :])
     longest = max(parts.head.config.max_model_len, behind + rows)
     head = parts.head
     if longest != head.config.max_model_len:
         config = msgspec.structs.replace(head.config, max_model_len=longest)
         head = msgspec.structs.replace(head, config=config)
-    return Parts(head, steps)
+    return replace(parts, head=head, steps=steps)
 
 
 def _filled(items: tuple[int, ...], count: int) -> tuple[int, ...]:

@@ -139,6 +139,7 @@ class Reducer:
 
     def _fails(self, parts: Parts) -> bool:
         """Whether a smaller case still fails; then it is the best so far. What was run before is not run again."""
+        parts = parts.mended()
         case = parts.case()
         key = case_id(case)
         if key in self._tried:
@@ -161,7 +162,7 @@ class Reducer:
         """Have cases run that are asked for next if none of them fails, the first of them in any case."""
         if self._ahead is None or not self._ahead.jobs:
             return
-        cases = (parts.case() for parts in likely if parts.steps)
+        cases = (parts.mended().case() for parts in likely if parts.steps)
         unknown = (case for case in cases if case_id(case) not in self._tried and self._allowed(case))
         first = next(unknown, None)  # is asked for at once
         if first is not None:
@@ -207,6 +208,7 @@ class Reducer:
         self._fails(without_unread(self.parts))
         self._fails(in_small_blocks(self.parts))
         self._fails(renamed(self.parts))
+        self._fails(self.parts.renumbered())
         for index, column in enumerate(self._columns):
             self._next(map(self._at_least, self._columns[index:]))
             self._cap(column, None)
@@ -239,7 +241,20 @@ class Reducer:
                 return whole.only([place for place in whole.places if place[0] in kept])
 
             self._shortest(steps, of_steps)
+        self._fewer_requests()
         self._shortest(self.parts.places, self.parts.only)
+
+    def _fewer_requests(self) -> None:
+        """Of a history: requests with all of their steps, then ends, of which none can be left out."""
+        whole = self.parts
+
+        def of_requests(kept: Sequence[int]) -> Parts:
+            return whole.only([place for place in whole.places if whole.part(place).request in {-1, *kept}])
+
+        if len(whole.requests) > 1:
+            self._shortest(whole.requests, of_requests)
+        if self.parts.ends:
+            self._shortest(self.parts.ends, self.parts.with_ends)
 
     def _shortest(self, items: Sequence[Element], make: Callable[[Sequence[Element]], Parts]) -> list[Element]:
         """The fewest items of which ``make`` gives what fails."""

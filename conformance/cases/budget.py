@@ -85,6 +85,8 @@ def step_cells(case: Case, step: tuple[Sequence, ...]) -> int:
     ratios = len({*config.dense_ratios, *config.sparse_ratios})
     cells = sum(rows_of(case, sequence) for sequence in step) * (64 + 8 * ratios + config.max_ngram_size)
     blocks = [len(sequence.block_table) for sequence in step]
+    if case.allocation is not None:  # the subject gives the tables
+        blocks = [max(0, sequence.seqlen_k) // max(1, config.block_size) + 1 for sequence in step]
     cells += 4 * ratios * sum(blocks)
     if case.path != "prompt":
         cells += sum(rows_of(case, s) for s in step) * max([case.max_num_blocks or 0, *blocks])

@@ -147,7 +147,7 @@ def lint_case(case: Case, path: Path) -> Iterator[str]:
         yield "at $.title: a corpus case says what it guards"
     if not case.tags:
         yield "at $.tags: a corpus case names the formulas, preconditions or bug classes it guards"
-    known = {*oracle.FORMULAS, *oracle.PRECONDITIONS, *BUG_CLASSES}
+    known = {*oracle.FORMULAS, *oracle.PRECONDITIONS, *oracle.ALLOCATION, *BUG_CLASSES}
     yield from (f"at $.tags: {tag} is no formula, precondition or bug class" for tag in case.tags if tag not in known)
     try:
         require_wanted(case)

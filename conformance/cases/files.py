@@ -21,6 +21,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from inputmeta import oracle
+from inputmeta.conformance.cases.allocated import allocation_problem
 from inputmeta.conformance.cases.budget import excess
 from inputmeta.conformance.cases.model import Case, Cell, Gather, Sequence, oracle_config, oracle_sequences
 from inputmeta.conformance.cases.runs import RunsError, expand_runs, schema_with_runs, write_runs
@@ -165,6 +166,7 @@ def check_case(case: Case) -> None:
     _check_size(case)
     _check_gather(case)
     _check_out_fault(case)
+    _check_allocation(case)
     _check_expected(case)
 
 
@@ -256,6 +258,12 @@ def _check_out_fault(case: Case) -> None:
         raise CaseError(f"at $.out_fault.fault: {fault.fault} belongs to path decode_zos, not {case.path}")
 
 
+def _check_allocation(case: Case) -> None:
+    problem = allocation_problem(case)
+    if problem is not None:
+        raise CaseError(f"at $.{problem}")
+
+
 def _check_expected(case: Case) -> None:
     if case.expected and len(case.expected) != len(case.steps):
         raise CaseError(f"at $.expected: {len(case.expected)} entries for {len(case.steps)} steps")
@@ -274,13 +282,12 @@ def _fits(data: Cell | tuple[Any, ...], shape: tuple[int, ...]) -> bool:
 
 
 def case_id(case: Case) -> str:
-    """Content hash of what the case means: path, configuration, steps, gather, table width, fault of the buffers.
+    """Content hash of what the case means: path, configuration, steps, gather, table width, buffers' fault, allocation.
 
     Title, ``wants``, tags, origin and the cached expectation do not count. 16 hexadecimal digits.
     """
     meaning: tuple[object, ...] = (case.path, case.config, case.steps, case.gather, case.max_num_blocks)
-    if case.out_fault is not None:
-        meaning += (case.out_fault,)
+    meaning += tuple(part for part in (case.out_fault, case.allocation) if part is not None)
     return hashlib.sha256(msgspec.json.encode(meaning, order="deterministic")).hexdigest()[:16]
 
 

@@ -84,6 +84,21 @@ class Gather(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     varlen: Varlen | None = None
 
 
+class AllocationStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """Whose the sequences of a step are (A-LIFE): ``requests`` [n_seq], -1 for a placeholder; those that ``ended``."""
+
+    requests: tuple[Int32, ...]
+    ended: tuple[Int32, ...] = ()
+
+
+class Allocation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A pool, in blocks and state slots, and the requests of every step (SPEC.md chapter 14), from a reset on."""
+
+    num_blocks: Annotated[int, msgspec.Meta(ge=0, le=2**30)]
+    num_states: Annotated[int, msgspec.Meta(ge=0, le=2**30)]
+    steps: tuple[AllocationStep, ...]
+
+
 class Runs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """An array of a sequence, of the lookup table or of F-GATHER, as a file may write it: one run behind the other.
 
@@ -150,9 +165,10 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
     ``gather`` holds the inputs of F-GATHER, one entry a step, for ``decode_zos`` only. ``max_num_blocks`` is the
     width of the caller's ``block_tables`` buffer in blocks (I-4); null: as wide as the batch needs. ``out_fault`` is
-    what is wrong with the caller's buffers. ``wants`` says whether the case is to be refused, because at least one step
-    breaks a precondition, or valid in every step; without it the steps themselves say so. One that contradicts its
-    steps is an error, and is not run.
+    what is wrong with the caller's buffers. ``allocation``: the subject gives block tables and states itself; then the
+    sequences that are no placeholders have none, and the steps, all of them valid, are one history. ``wants`` says
+    whether the case is to be refused, because at least one step breaks a precondition, or valid in every step; without
+    it the steps themselves say so. One that contradicts its steps is an error, and is not run.
     """
 
     schema: Literal["inputmeta-case/1"]
@@ -165,6 +181,7 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     gather: tuple[Gather | None, ...] = ()
     max_num_blocks: Annotated[int, msgspec.Meta(ge=1, le=2**20)] | None = None
     out_fault: OutFault | None = None
+    allocation: Allocation | None = None
     expected: tuple[StepExpected, ...] = ()
     tags: tuple[Text, ...] = ()
     origin: Origin = Origin()

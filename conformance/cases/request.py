@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path as FilePath
 from typing import Literal
 
@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from inputmeta import oracle
+from inputmeta.conformance.cases.allocated import with_tables
 from inputmeta.conformance.cases.budget import case_cells
 from inputmeta.conformance.cases.conditions import SPARE_COLUMNS, Config, Rows
 from inputmeta.conformance.cases.files import MAX_EXPECTED_CELLS, CaseError, case_id, load_case, save_case
@@ -32,8 +33,26 @@ MAX_EXPANDED_CELLS = 2**16
 
 
 @dataclass(frozen=True)
+class StepAllocation:
+    """What a subject that allocates is told of one step (SPEC.md chapter 14)."""
+
+    num_blocks: int
+    """Blocks that requests can have, the subject's reserved ones not counted; the same at all steps. So is the next."""
+    num_states: int
+    """State slots."""
+    requests: tuple[int, ...]
+    """[n_seq] the request of each sequence, the same over steps; -1 for a placeholder."""
+    ended: tuple[int, ...] = ()
+    """Requests that ended since the last step: what they had is free before this step takes anything."""
+
+
+@dataclass(frozen=True)
 class Request:
-    """One batch as a subject gets it."""
+    """One batch as a subject gets it.
+
+    With an ``allocation`` the sequences that are no placeholders have no ``block_table``, and state 0: the subject
+    gives both, in its answer.
+    """
 
     path: Path
     config: oracle.MetadataConfig
@@ -47,6 +66,16 @@ class Request:
     """Arrays to fill in place, one for every tensor the path writes and every expansion in ``expand``."""
     out_fault: OutFault | None = None
     """What is to be wrong with ``out``; who offers the arrays sees to it, the subject is not told."""
+    allocation: StepAllocation | None = None
+    """What the subject is to give tables by; None: they are given."""
+
+    def bare(self) -> Request:
+        """Without the tables and states that the subject is to give."""
+        if self.allocation is None:
+            return self
+        pairs = zip(self.sequences, self.allocation.requests, strict=True)
+        bare = [s if r == oracle.NO_REQUEST else replace(s, block_table=(), state_id=0) for s, r in pairs]
+        return replace(self, sequences=bare)
 
     def violations(self) -> list[oracle.PreconditionError]:
         """The preconditions that this batch breaks, by the oracle."""
@@ -71,7 +100,25 @@ class Request:
 
 
 def step_request(case: Case, index: int, *, in_place: bool = True) -> Request:
-    """One step of a case as a batch in memory; the width of the caller's tables counts only if it is to be filled."""
+    """One step of a case as a batch in memory; the width of the caller's tables counts only if it is to be filled.
+
+    Of a case with an allocation it has tables of first fit: a subject gets it as :meth:`Request.bare`.
+    """
+    return step_requests(case, in_place=in_place)[index] if case.allocation else _request(case, index, in_place)
+
+
+def step_requests(case: Case, *, in_place: bool = True) -> list[Request]:
+    """The steps of a case as batches, each as of :func:`step_request`."""
+    tabled = with_tables(case)
+    requests = [_request(tabled, index, in_place) for index in range(len(case.steps))]
+    plan = case.allocation
+    if plan is None:
+        return requests
+    steps = (StepAllocation(plan.num_blocks, plan.num_states, step.requests, step.ended) for step in plan.steps)
+    return [replace(request, allocation=step) for request, step in zip(requests, steps, strict=True)]
+
+
+def _request(case: Case, index: int, in_place: bool) -> Request:
     config, sequences = oracle_config(case.config), oracle_sequences(case.steps[index])
     return Request(
         path=case.path,
@@ -103,7 +150,7 @@ class WantsError(CaseError):
 
 def broken_by(case: Case) -> list[tuple[int, oracle.PreconditionError]]:
     """The preconditions that the steps of a case break, each with the index of its step."""
-    return [(index, error) for index in range(len(case.steps)) for error in step_request(case, index).violations()]
+    return [(index, error) for index, request in enumerate(step_requests(case)) for error in request.violations()]
 
 
 def wants_of(case: Case) -> Literal["valid", "refused"]:
@@ -151,7 +198,7 @@ def complete_case(case: Case) -> Case:
     cells = case_cells(case)
     if cells > MAX_EXPECTED_CELLS:
         raise CaseError(f"at $.expected: about {cells} cells; a case is kept with at most {MAX_EXPECTED_CELLS}")
-    expected = tuple(step_expected(case, index) for index in range(len(case.steps)))
+    expected = tuple(map(expectation, step_requests(case)))
     return msgspec.structs.replace(case, id=case_id(case), expected=expected)
 
 
@@ -170,9 +217,8 @@ def store_case(case: Case, folder: FilePath) -> FilePath:
     return path
 
 
-def step_expected(case: Case, index: int) -> StepExpected:
+def expectation(request: Request) -> StepExpected:
     """What the oracle says of one step of a case, in the form of a case file."""
-    request = step_request(case, index)
     broken = request.violations()
     if broken:
         refused = (Refusal(condition=e.condition, sequence=e.sequence, field=e.field) for e in broken)

@@ -20,6 +20,8 @@ FEW_ITEMS = 2
 """Of a sequence that is shown for being beside the one at fault."""
 MOST_SEQUENCES = 8
 """Sequences of a step that are all shown; of more, those at fault and their neighbours."""
+MOST_STEPS = 8
+"""Steps of a history that are shown: the last ones."""
 MOST_NAMES = 8
 """Fields that are named where any number may follow."""
 
@@ -67,7 +69,7 @@ def formula_lines(finding: Finding, case: Case) -> Iterator[str]:
         field = declared(finding.key)
         shape = field.layout(case.path, oracle_config(case.config)).shape
         yield f"  field    {finding.key}  {field.dtype}[{', '.join(shape)}]"
-    texts = oracle.FORMULAS | oracle.PRECONDITIONS | oracle.PROMISES
+    texts = oracle.FORMULAS | oracle.PRECONDITIONS | oracle.ALLOCATION | oracle.PROMISES
     text = texts.get(finding.formula)
     if text:
         first, *rest = text.splitlines()
@@ -90,6 +92,7 @@ def batch_lines(case: Case, finding: Finding) -> Iterator[str]:
     Of many sequences those at fault, marked, and their neighbours; the others are counted.
     """
     step = finding.step
+    yield from history_lines(case, step)
     where = f", step {step} of {len(case.steps)}" if len(case.steps) > 1 else ""
     yield f"  batch    {case.path}{where}: {brief(case.config)}"
     sequences = case.steps[step]
@@ -102,6 +105,22 @@ def batch_lines(case: Case, finding: Finding) -> Iterator[str]:
         yield f"           gather: {brief(case.gather[step])}"
     if case.out_fault is not None:
         yield f"           out: {case.out_fault.key} is {case.out_fault.fault}"
+
+
+def history_lines(case: Case, step: int) -> Iterator[str]:
+    """Of a case with an allocation: the pool, and the requests of the steps up to this one, with their positions."""
+    plan = case.allocation
+    if plan is None:
+        return
+    yield f"  pool     {plan.num_blocks} blocks, {plan.num_states} state slots"
+    begin = max(0, step + 1 - MOST_STEPS)
+    yield from (f"  history  … {count} steps" for count in [begin] if count)
+    for index in range(begin, step + 1):
+        pairs = zip(plan.steps[index].requests, case.steps[index], strict=True)
+        rows = [f"{request} [{s.seqlen_k - s.seqlen_q}, {s.seqlen_k})" for request, s in pairs if request >= 0]
+        ended = f"ended {', '.join(map(str, plan.steps[index].ended))}; " if plan.steps[index].ended else ""
+        head = "history " if index == 0 else ""
+        yield f"  {head:8} step {index}: {ended}requests {', '.join(rows) or 'none'}"
 
 
 def _chosen_sequences(sequences: Sequence[CaseSequence], at_fault: Sequence[int]) -> Iterator[str]:
@@ -126,6 +145,8 @@ def sequences_at_fault(case: Case, finding: Finding) -> list[int]:
     if finding.cell is not None and finding.key is not None and finding.cell.index:
         index = sequence_of_row(case, finding.step, finding.key, finding.cell.index[0])
         return [] if index is None else [index]
+    if finding.sequence is not None:
+        return [finding.sequence]
     broken = step_request(case, finding.step).violations() if finding.formula in oracle.PRECONDITIONS else []
     found = {error.sequence for error in broken if error.condition == finding.formula}
     return sorted(index for index in found if index is not None)

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from inputmeta.conformance.cases.model import Case
-from inputmeta.conformance.cases.request import Request, affordable_expansions, step_request
-from inputmeta.conformance.check import out_faults
+from inputmeta.conformance.cases.model import Case, oracle_config
+from inputmeta.conformance.cases.request import Request, affordable_expansions, step_requests
+from inputmeta.conformance.check import allocation, out_faults
 from inputmeta.conformance.check.buffers import PATTERNS, Arena, Shapes
 from inputmeta.conformance.check.compare import Wanted, compare_field, compare_fields, finding, tensor_shapes
 from inputmeta.conformance.check.inspection import inspected
@@ -109,6 +109,8 @@ class ValidStep:
     wanted: dict[str, Wanted]
     related: frozenset[str] = frozenset()
     """Declared names of the fields that are held to relations instead of being compared."""
+    answered: dict[tuple[object, ...], dict[str, Wanted]] = field(default_factory=dict, compare=False)
+    """What is wanted by the tables and states of an answer, of a subject that gives these; each pass may give them."""
 
     @property
     def shapes(self) -> Shapes:
@@ -127,9 +129,9 @@ def run_case(case: Case, subject: Subject, *, containers: bool = True) -> Outcom
     """
     outcome = Outcome(case.path)
     valid: list[ValidStep] = []
-    for index in range(len(case.steps)):
-        request = step_request(case, index, in_place=subject.capabilities.in_place)
-        beyond = subject.capabilities.lacks(request) or fault_beyond(subject, request)
+    too_tight = allocation.beyond(case, subject.capabilities.allocates)
+    for index, request in enumerate(step_requests(case, in_place=subject.capabilities.in_place)):
+        beyond = subject.capabilities.lacks(request) or too_tight or fault_beyond(subject, request)
         if beyond is not None:
             outcome.unsupported.add(beyond)
             continue
@@ -147,15 +149,15 @@ def run_case(case: Case, subject: Subject, *, containers: bool = True) -> Outcom
         tails = tails_of([step.request for step in valid], subject.capabilities)
         passes: list[list[Finding]] = []
         for pattern in PATTERNS:
-            passes.append(run_pass(subject, valid, pattern, tails))
+            passes.append(run_pass(subject, valid, pattern, tails, case))
             if any(found.code for found in passes[-1]):  # no answer: another pattern tells no more
                 break
         outcome.add(merge_passes(passes))
     if outcome.values_agree and not (subject.capabilities.in_place and case.max_num_blocks is not None):
-        outcome.add(run_pass(subject, valid, None))
-        if not outcome.findings:
+        outcome.add(run_pass(subject, valid, None, case=case))
+        if not outcome.findings and case.allocation is None:  # other builds would be other steps of its history
             outcome.add([found for step in valid for found in contradictions(subject, step)])
-        if containers and not outcome.findings:
+        if containers and not outcome.findings and case.allocation is None:
             outcome.container, found_on_it = inspected(subject, [(step.index, step.request) for step in valid])
             outcome.add(found_on_it)
     leave_out_what_was_not_built(outcome, valid)
@@ -272,36 +274,84 @@ def wanted_fields(
 
 
 def run_pass(
-    subject: Subject, steps: list[ValidStep], pattern: dict[str, int] | None, tails: Tails = NO_TAILS
+    subject: Subject,
+    steps: list[ValidStep],
+    pattern: dict[str, int] | None,
+    tails: Tails = NO_TAILS,
+    case: Case | None = None,
 ) -> list[Finding]:
     """One pass over the steps of a case: on the subject's own buffers (``pattern`` None) or on poisoned ones.
 
     Ends at the first step with findings: later steps would only repeat them. A wrong form alone does not end it: the
-    same field may have a wrong value at another step.
+    same field may have a wrong value at another step. ``case``: whose steps they are, for its allocation: then a pass
+    is one history, from a reset on, and a step that was not built ends it.
     """
+    history = None if case is None or not steps else history_of(case, subject)
+    if history is not None:
+        problem = allocation.begin(subject)
+        if problem is not None:
+            return [problem]
     arena = None if pattern is None else Arena([tails.shapes(step.shapes) for step in steps], pattern)
     findings: list[Finding] = []
     kept = NOTHING_KEPT
     for step in steps:
         if arena is None:
-            found, kept = run_step(subject, step, kept)
+            found, kept = run_step(subject, step, kept, history)
             findings += found
         else:
-            findings += run_in_place(subject, step, arena, tails)
-        if not all(found.on_form or found.verdict is Verdict.UNSUPPORTED for found in findings):
+            findings += run_in_place(subject, step, arena, tails, history)
+        if not all(goes_on(found, history) for found in findings):
             break
     return findings
 
 
-def run_step(subject: Subject, step: ValidStep, before: Kept) -> tuple[list[Finding], Kept]:
+def goes_on(found: Finding, history: allocation.History | None) -> bool:
+    """Whether a pass goes on behind a finding: one on a form, or what is not built; of a history not a whole step."""
+    if found.verdict is Verdict.UNSUPPORTED:
+        return history is None or found.key is not None
+    return found.on_form
+
+
+def history_of(case: Case, subject: Subject) -> allocation.History | None:
+    """What the answers of a pass over the steps of a case are held to; None if its tables are given."""
+    if case.allocation is None or subject.capabilities.allocates is None:
+        return None
+    return allocation.History(case.allocation, subject.capabilities.allocates, oracle_config(case.config))
+
+
+def settled(
+    history: allocation.History | None, subject: Subject, step: ValidStep, result: Result
+) -> ValidStep | list[Finding]:
+    """The step with the tables that its answer gave and the fields that are wanted then; or what is wrong with them."""
+    if history is None:
+        return step
+    request = history.settled(step.request, result, step.index)
+    if not isinstance(request, Request):
+        return request
+    given = tuple((sequence.block_table, sequence.state_id) for sequence in request.sequences)
+    if given not in step.answered:
+        step.answered[given], _ = wanted_fields(request, subject, is_valid=True)
+    wanted = step.answered[given]
+    return dataclasses.replace(step, request=request, wanted=wanted)
+
+
+def run_step(
+    subject: Subject, step: ValidStep, before: Kept, history: allocation.History | None = None
+) -> tuple[list[Finding], Kept]:
     """Build one step on the subject's own buffers and compare; then see that the result ``before`` it is unchanged.
 
     Also returns the result, to be kept while the next step is built.
     """
-    result = build(subject, step.request, step.index)
+    result = build(subject, step.request.bare(), step.index)
     if isinstance(result, Finding):
         return [result], NOTHING_KEPT
+    answered = settled(history, subject, step, result)
+    if not isinstance(answered, ValidStep):
+        return answered, NOTHING_KEPT
+    step = answered
     findings = compare_fields(step.wanted, result, step.index)
+    if history is not None:
+        findings = [allocation.told(found, step.request) for found in findings]
     right = step.shapes.keys() - {found.key for found in findings}
     changed = before.changed()
     if changed:
@@ -310,14 +360,20 @@ def run_step(subject: Subject, step: ValidStep, before: Kept) -> tuple[list[Find
     return findings, Kept(result, right)
 
 
-def run_in_place(subject: Subject, step: ValidStep, arena: Arena, tails: Tails) -> list[Finding]:
+def run_in_place(
+    subject: Subject, step: ValidStep, arena: Arena, tails: Tails, history: allocation.History | None = None
+) -> list[Finding]:
     """Build one step into fenced buffers; compare the buffers, then the cells around them."""
     shapes = tails.shapes(step.shapes)
     before = arena.copy()
     views = arena.views(shapes)
-    result = build(subject, dataclasses.replace(step.request, out=dict(views)), step.index)
+    result = build(subject, dataclasses.replace(step.request.bare(), out=dict(views)), step.index)
     if isinstance(result, Finding):
         return [result]
+    answered = settled(history, subject, step, result)
+    if not isinstance(answered, ValidStep):
+        return answered
+    step = answered
     if is_all_right(step, result, arena, before, tails):
         return []
     old, fences = before.views(shapes), before.outside(shapes)
@@ -340,7 +396,8 @@ def run_in_place(subject: Subject, step: ValidStep, arena: Arena, tails: Tails) 
         if problem is not None:
             findings.append(unwritten(problem, want, view[:rows], old[key][:rows]) or problem)
         findings.append(tails.check(key, want, view, old[key], step.index))
-    return [found for found in findings if found is not None]
+    found = [each for each in findings if each is not None]
+    return found if history is None else [allocation.told(each, step.request) for each in found]
 
 
 def is_all_right(step: ValidStep, result: Result, arena: Arena, before: Arena, tails: Tails) -> bool:
@@ -385,6 +442,9 @@ def build(subject: Subject, request: Request, step: int) -> Result | Finding:
     try:
         result = ask(subject, request)
     except Rejection as rejection:
+        no_room = allocation.refused(rejection, request, step)
+        if no_room is not None:
+            return no_room
         where = "the configuration" if rejection.sequence is None else f"sequence {rejection.sequence}"
         detail = f"refused a valid batch: {rejection.condition} at {where}, field {rejection.field}: {rejection}"
         return Finding(Verdict.REJECTED, step, None, rejection.condition, detail)

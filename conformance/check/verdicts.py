@@ -31,6 +31,8 @@ class Verdict(StrEnum):
     before it refused."""
     OUT_OF_BOUNDS = "OUT_OF_BOUNDS"
     """Wrote outside the buffer it was given."""
+    ALLOCATION = "ALLOCATION"
+    """Gave a block or a state slot against a rule of the pool (A-…), or none where the pool has room."""
     UNWRITTEN = "UNWRITTEN"
     """Left a defined cell as it was."""
     CRASH = "CRASH"
@@ -71,13 +73,14 @@ class Signature(NamedTuple):
     verdict: str
     path: str
     formula: str
-    """Formula, precondition, relation between builds, or promise of a container (I-…); ``-`` without an answer to a
-    valid batch."""
+    """Formula, precondition, rule of allocation (A-…), relation between builds, or promise of a container (I-…); ``-``
+    without an answer to a valid batch."""
     field: str
     """Declared name; ``-`` for the step as a whole."""
     kind: str
     """``value``, or what is wrong with the field's form (:data:`FORMS`), or what a refusal names wrongly (``sequence``,
-    ``field``), or the promise of a container (``copy``, ``flatten``, …), or how the subject failed to answer
+    ``field``), or what a rule of allocation is about (``block``, ``state``), or the promise of a container (``copy``,
+    ``flatten``, …), or how the subject failed to answer
     (``SIGSEGV``, ``timeout``, ``raised``); ``-`` where the verdict says all."""
 
     def __str__(self) -> str:
@@ -95,7 +98,7 @@ class Signature(NamedTuple):
         if len(parts) != len(cls._fields):
             raise ValueError("want VERDICT:PATH:FORMULA:FIELD:KIND")
         found = cls(*parts)
-        formulas = {"-", *oracle.FORMULAS, *oracle.PRECONDITIONS, *RELATIONS, *oracle.PROMISES}
+        formulas = {"-", *oracle.FORMULAS, *oracle.PRECONDITIONS, *oracle.ALLOCATION, *RELATIONS, *oracle.PROMISES}
         if found.verdict not in set(Verdict) - NO_FAILURES:
             raise ValueError(f"{found.verdict} is no verdict on a failure")
         for what, known in (("path", oracle.PATHS), ("formula", formulas), ("field", {"-", *oracle.FIELDS})):
@@ -151,7 +154,10 @@ class Finding:
     compared: int = 0
     kind: str = ""
     """``value``, or what is wrong with the form of a field: missing, type, dtype, shape; or what a refusal names
-    wrongly: sequence, field; or the promise that a container does not keep; empty for other verdicts."""
+    wrongly: sequence, field; or what is given against a rule: block, state; or the promise that a container does not
+    keep; empty for other verdicts."""
+    sequence: int | None = None
+    """The sequence at fault, where the finding knows it and has no cell to tell it."""
     frames: tuple[str, ...] = field(default=(), compare=False)
     """Where the subject raised: its last frames, the innermost last."""
     code: str = ""

@@ -88,8 +88,9 @@ def run_fuzz(run: Run, seconds: float, seed: int, paths: Sequence[str] | None, *
         say(f"nothing to fuzz: {subject.name} claims none of the paths {', '.join(paths or oracle.PATHS)}")
         return exits.NOTHING_RAN
     profile = profile_for(subject, claimed)
-    share = SHARE * seconds if SHARE * seconds >= LEAST_SECONDS else 0.0
-    split = f"{share:g} s of them wide" if share else "too few for the wide tier"
+    allocates = subject.capabilities.allocates is not None
+    share = SHARE * seconds if SHARE * seconds >= LEAST_SECONDS and not allocates else 0.0
+    split = f"{share:g} s of them wide" if share else "none of them wide" if allocates else "too few for the wide tier"
     what = f"fuzz {subject.name}{subject.capabilities.under}: seed {seed}"
     remark(f"{what}, {seconds:g} s, {split}, paths {', '.join(profile.paths)}")
     with progress(seconds - share) as bar:

@@ -57,6 +57,11 @@ class Adapter:
         """The specification's fields out of what the engine gave; no engine is needed."""
         raise NotImplementedError
 
+    def reset(self) -> None:
+        """Of one that allocates: forget every request; see
+        :meth:`inputmeta.conformance.subjects.base.AllocatingSubject.reset`.
+        """
+
     def build(self, request: Request) -> Result:
         """See :meth:`inputmeta.conformance.subjects.base.Subject.build`."""
         return self.translated(request, self.call(request))

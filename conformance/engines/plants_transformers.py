@@ -6,7 +6,9 @@ from inputmeta.conformance.engines.plants import Plant
 
 FOLDER = "transformers/generation/continuous_batching/cache_allocators/"
 STEPS = "transformers/generation/continuous_batching/input_outputs.py"
+PAGED, POOL, LEDGER = "transformers-paged", f"{FOLDER}cache_pool.py", f"{FOLDER}cache_allocator.py"
 RING, FULL = f"{FOLDER}sliding_attention.py", f"{FOLDER}full_attention.py"
+STORE, FREE = "def allocate_cache_to_request(", "def free_blocks("
 READ, WRITE = "def get_read_indices(", "def get_write_indices("
 PLANTS = (
     Plant("ring-one-ahead", "transformers-ring", RING, "(past_length + 1)", "(past_length)", after=READ),
@@ -81,4 +83,11 @@ PLANTS = (
         "return max(self.num_request_in_batch, 2)",
         after="def _get_num_sequences(",
     ),
+    Plant("blocks-rounded-down", PAGED, FULL, "(total_length + self.tokens_per_page - 1)", "total_length"),
+    Plant("table-turned-as-it-grows", PAGED, FULL, "block_table.extend(", "block_table[:0] = (", after=STORE),
+    Plant("table-of-an-ended-request", PAGED, LEDGER, "self.block_table.pop(", "self.block_table.get(", after=FREE),
+    Plant("last-block-not-given-back", PAGED, LEDGER, "freed_blocks)", "freed_blocks[:-1])", after=FREE),
+    Plant("blocks-stay-free", PAGED, POOL, "self.trees.pop(root)", "self.trees.get(root)", after="def pop_leaves("),
+    Plant("sector-given-twice", PAGED, POOL, ".pop()", "[-1]", after="def allocate_sector("),
+    Plant("trash-is-free", PAGED, POOL, "reserved_sectors: int = 2", "reserved_sectors: int = 1"),
 )

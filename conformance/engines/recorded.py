@@ -18,6 +18,7 @@ from inputmeta.conformance.cases.corpus import bundled_corpus, load_corpus
 from inputmeta.conformance.cases.files import load_case
 from inputmeta.conformance.cases.model import Case
 from inputmeta.conformance.cases.request import Request, step_request
+from inputmeta.conformance.check.allocation import History
 from inputmeta.conformance.check.compare import Wanted, compare_fields
 from inputmeta.conformance.check.verdicts import Finding
 from inputmeta.conformance.engines.adapter import Adapter, Raw
@@ -95,7 +96,13 @@ def load(file: Path) -> Recording:
 
 def findings(adapter: type[Adapter], request: Request, raw: Raw) -> list[Finding]:
     """What of a translation is not as the oracle wants it; fields that the adapter says it did not build left out."""
-    fields = adapter.translated(request, raw)
+    fields = adapter.translated(request.bare(), raw)
+    claims = adapter.capabilities.allocates
+    if request.allocation is not None and claims is not None:
+        answered = History(request.allocation, claims, request.config).settled(request, fields, 0)
+        if not isinstance(answered, Request):
+            return answered
+        request = answered
     claimed = adapter.capabilities.fields_of(request.path)
     built = {key: value for key, value in fields.items() if not isinstance(value, Unsupported)}
     wanted = {
@@ -133,7 +140,9 @@ def record(adapter: Adapter) -> Recording:
         if adapter.capabilities.lacks(request) is not None or request.violations():
             continue
         try:
-            raw = adapter.call(request)
+            if request.allocation is not None:
+                adapter.reset()
+            raw = adapter.call(request.bare())
         except Unsupported:
             continue
         cells = sum(value.size for value in raw.values() if isinstance(value, np.ndarray))

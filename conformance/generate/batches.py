@@ -14,6 +14,7 @@ from .configs import draw_config
 from .draws import Draw, pick, strategy_of
 from .extremes import draw_extreme
 from .gather import draw_gather, draw_varlen
+from .histories import draw_history
 from .int32 import block_count
 from .invalid import broken, draw_breaker
 from .profile import Profile
@@ -29,6 +30,8 @@ SIZES = {"small": (1, 2, 3, 4, 5), "real": (1, 2, 3), "many": (1, 2, 3, 4, 5, 5,
 """Sequences of a step that are drawn."""
 TOTALS = {"small": (0,), "real": (0,), "many": (33, 40, 64, 65, 130)}
 """Sequences of a step, no fewer than are drawn: further ones are like these, with blocks and tokens of their own."""
+WIDTHS = (None, None, None, 0, 1, 2, 7)
+"""Columns of the caller's block tables beyond those that are needed; None: no such buffer is given."""
 IDLE = 0
 """A step without work: one sequence without rows in a prompt, a placeholder's row in a decode."""
 
@@ -54,12 +57,16 @@ def _first(cases: list[Case]) -> Case:
 
 def draw_case(draw: Draw, profile: Profile) -> Case:
     """The draw behind ``batches``: what decides the form of the rest comes first, so that it survives shrinking."""
+    if profile.allocates is not None:
+        surplus = pick(draw, WIDTHS)
+        case = draw_history(draw, profile, profile.allocates)
+        return replace(case, max_num_blocks=_buffer_width(case, surplus, profile.max_table_columns))
     path = cast(Path, pick(draw, profile.paths))
     tier = _tier(draw, profile)
     is_broken = draw.below(100) >= 100 - round(100 * profile.invalid)
     breaker = draw_breaker(draw)
     extreme = draw_extreme(draw, profile)
-    width = pick(draw, (None, None, None, 0, 1, 2, 7))
+    width = pick(draw, WIDTHS)
     count = pick(draw, STEP_COUNTS[tier] if profile.multi_step else (1,))
     config = draw_config(draw, profile, path, tier)
     case = Case(

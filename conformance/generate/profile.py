@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from inputmeta import oracle
+from inputmeta.conformance.cases.allocated import Allocates
 from inputmeta.conformance.cases.conditions import ANY, Conditions
 from inputmeta.conformance.cases.model import Case, Path, Sequence
 from inputmeta.conformance.cases.request import affordable_expansions
@@ -54,6 +55,8 @@ class Profile:
     """Most sequences of a step."""
     max_table_columns: int | None = None
     """Most entries of a block table, and columns of the caller's ``block_tables``."""
+    allocates: Allocates | None = None
+    """Draw histories of requests, of whose tables a subject with these claims gives its own; None: tables are given."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "paths", _in_order("paths", self.paths, PATHS))

@@ -115,8 +115,17 @@ def most_total(profile: Profile, path: Path, config: Config) -> int | None:
 
 def drafts(draw: Draw, scope: Scope) -> Draft:
     """One valid sequence of the path; the simplest is the shortest one with no option set."""
-    seqlen_q = _prompt_queries(draw, scope) if scope.path == "prompt" else _decode_queries(draw, scope)
-    q_start = _start(draw, scope, seqlen_q)
+    seqlen_q = queries(draw, scope)
+    return draft_at(draw, scope, seqlen_q, _start(draw, scope, seqlen_q))
+
+
+def queries(draw: Draw, scope: Scope) -> int:
+    """seqlen_q of a sequence."""
+    return _prompt_queries(draw, scope) if scope.path == "prompt" else _decode_queries(draw, scope)
+
+
+def draft_at(draw: Draw, scope: Scope, seqlen_q: int, q_start: int) -> Draft:
+    """A sequence of these lengths."""
     seqlen_k = q_start + seqlen_q
     compressed_len = _history_split(draw, scope, q_start, seqlen_k)
     return Draft(

@@ -10,6 +10,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 
 from inputmeta.conformance.mutants import (
+    allocation,
     classes,
     containers,
     devices,
@@ -28,6 +29,7 @@ from inputmeta.conformance.subjects.base import Subject, SubjectError
 __all__ = ["MUTANTS", "Mutant", "mutant_subject"]
 
 _MODULES = (
+    allocation,
     formulas,
     classes,
     containers,

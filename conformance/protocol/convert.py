@@ -14,8 +14,9 @@ import numpy as np
 
 from inputmeta import oracle
 from inputmeta.conformance.cases import model as cases
+from inputmeta.conformance.cases.allocated import Allocates
 from inputmeta.conformance.cases.conditions import Conditions
-from inputmeta.conformance.cases.request import Request
+from inputmeta.conformance.cases.request import Request, StepAllocation
 from inputmeta.conformance.check.containers import Broken, Inspected, inspector_of
 from inputmeta.conformance.console import plain_text
 from inputmeta.conformance.protocol import messages as wire
@@ -56,6 +57,7 @@ def build_message(request: Request, number: int, *, int32: bool = False) -> wire
         max_num_blocks=request.max_num_blocks,
         expand=tuple(sorted(request.expand)),
         out=None if request.out is None else out_message(request.out),
+        allocation=None if request.allocation is None else allocation_message(request.allocation, int32),
     )
 
 
@@ -78,6 +80,16 @@ def gather_message(gather: cases.Gather, int32: bool) -> wire.Gather:
         prev_predict=wire.Array(dtype=flat.dtype, shape=(len(rows), width), data=flat.data),
         remap=integer_array(gather.remap, int32),
         varlen=None if gather.varlen is None else varlen_message(gather.varlen, int32),
+    )
+
+
+def allocation_message(step: StepAllocation, int32: bool) -> wire.Allocation:
+    """What a subject that allocates is told of a step, as a message."""
+    return wire.Allocation(
+        num_blocks=step.num_blocks,
+        num_states=step.num_states,
+        requests=integer_array(step.requests, int32),
+        ended=integer_array(step.ended, int32),
     )
 
 
@@ -155,6 +167,7 @@ def request_of(build: wire.Build, *, arrays: bool = False) -> Request:
         max_num_blocks=build.max_num_blocks,
         expand=frozenset(build.expand),
         out=None if build.out is None else out_of(build.out),
+        allocation=None if build.allocation is None else allocation_of(build.allocation, len(build.sequences)),
     )
 
 
@@ -182,6 +195,14 @@ def gather_of(message: wire.Gather) -> cases.Gather:
 def varlen_of(message: wire.Varlen) -> cases.Varlen:
     """The inputs of F-VARLEN of a message."""
     return cases.Varlen(**{name: integers(getattr(message, name)) for name in wire.Varlen.__struct_fields__})
+
+
+def allocation_of(message: wire.Allocation, sequences: int) -> StepAllocation:
+    """What a message says of a step to a subject that allocates."""
+    requests, ended = integers(message.requests), integers(message.ended)
+    if len(requests) != sequences:
+        raise ProtocolError(f"requests are {len(requests)}, of {sequences} sequences")
+    return StepAllocation(message.num_blocks, message.num_states, requests, ended)
 
 
 def integers(message: wire.Array, arrays: bool = False) -> tuple[int, ...]:
@@ -363,6 +384,8 @@ def claims_message(capabilities: Capabilities) -> wire.Claims:
     values = members(capabilities, wire.Claims)
     values["fields_on"] = {path: tuple(sorted(names)) for path, names in capabilities.fields_on.items()}
     values["conditions"] = wire.Conditions(**members(capabilities.conditions, wire.Conditions))
+    if capabilities.allocates is not None:
+        values["allocates"] = wire.Allocates(**members(capabilities.allocates, wire.Allocates))
     return wire.Claims(**values)
 
 
@@ -377,6 +400,8 @@ def capabilities_of(claims: wire.Claims) -> Capabilities:
     values = claimed_members(claims)
     values["fields_on"] = {path: frozenset(names) for path, names in claims.fields_on.items()}
     values["conditions"] = Conditions(**claimed_members(claims.conditions))
+    if claims.allocates is not None:
+        values["allocates"] = Allocates(**claimed_members(claims.allocates))
     return Capabilities(**values)
 
 

@@ -16,6 +16,7 @@ def inputs_of(request: Request) -> dict[str, object]:
     for place, part, kind in (
         ("config", request.config, wire.Config),
         ("gather", request.gather, wire.Gather),
+        ("allocation", request.allocation, wire.Allocation),
         *((place, sequence, wire.Sequence) for place, sequence in parts),
     ):
         inputs |= {f"{place}.{name}": getattr(part, name, None) for name in kind.__struct_fields__}

@@ -198,6 +198,18 @@ class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     results: Offset
 
 
+class Allocation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a program that allocates is told of a step: its pool, whose the sequences are [n_seq], which requests ended.
+
+    ``requests`` and ``ended`` are integers of one dimension.
+    """
+
+    num_blocks: Count
+    num_states: Count
+    requests: Array
+    ended: Array
+
+
 class Hello(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="type", tag="hello"):
     """Suite to program, first of all. ``suite``: version of the suite."""
 
@@ -214,7 +226,9 @@ class Build(
     tag_field="type",
     tag="build",
 ):
-    """Suite to program: one batch. ``out`` only for a program that claims ``in_place``; ``memory`` left out if None."""
+    """Suite to program: one batch. ``out`` only for a program that claims ``in_place``, ``allocation`` for one that
+    claims ``allocates``; this and ``memory`` are left out if None.
+    """
 
     id: Int64
     path: Path
@@ -225,6 +239,7 @@ class Build(
     expand: Names
     out: Out | None
     memory: Memory | None = None
+    allocation: Allocation | None = None
 
 
 class Inspect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="type", tag="inspect"):
@@ -235,6 +250,12 @@ class Inspect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
     id: Int64
     batch: Build
+
+
+class Reset(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="type", tag="reset"):
+    """Suite to program: forget every request, a history begins. Only to a program that claims ``allocates``."""
+
+    id: Int64
 
 
 class Bye(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="type", tag="bye"):
@@ -271,6 +292,16 @@ class Conditions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     expansions: Names = ()
 
 
+class Allocates(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """How a program allocates; see :class:`inputmeta.conformance.cases.allocated.Allocates`."""
+
+    reserved_blocks: Offset = 0
+    reserved_states: Offset = 0
+    spare_blocks: Offset = 0
+    shares_blocks: bool = False
+    states: bool = True
+
+
 class Claims(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What a program claims; see :class:`inputmeta.conformance.subjects.base.Capabilities`."""
 
@@ -290,6 +321,7 @@ class Claims(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     dialects: Names = ()
     fields_on: Annotated[dict[Name, Names], msgspec.Meta(max_length=10)] = {}
     conditions: Conditions = Conditions()
+    allocates: Allocates | None = None
 
 
 class HelloAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="type", tag="hello"):
@@ -335,6 +367,12 @@ class ResultAnswer(
     buffers: Arrays | None = None
     unsupported: Annotated[dict[Name, Reason], msgspec.Meta(max_length=MOST_ARRAYS)] = {}
     """Why fields of this batch are not built, by flat key."""
+
+
+class ResetAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="type", tag="reset"):
+    """Program to suite: every request is forgotten."""
+
+    id: Int64
 
 
 class Reject(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="type", tag="reject"):
@@ -406,5 +444,5 @@ class ErrorAnswer(
         msgspec.structs.force_setattr(self, "frames", tuple(map(plain_text, self.frames)))
 
 
-SuiteMessage: TypeAlias = Hello | Build | Inspect | Bye
-ProgramMessage: TypeAlias = HelloAnswer | ResultAnswer | Reject | Inspected | ErrorAnswer
+SuiteMessage: TypeAlias = Hello | Build | Inspect | Reset | Bye
+ProgramMessage: TypeAlias = HelloAnswer | ResultAnswer | Reject | Inspected | ResetAnswer | ErrorAnswer

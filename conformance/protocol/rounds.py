@@ -27,7 +27,7 @@ from inputmeta.conformance.protocol.codec import MAX_FRAME
 from inputmeta.conformance.protocol.convert import capabilities_of, claims_message, reject_message
 from inputmeta.conformance.protocol.inputs import changed_input, inputs_of
 from inputmeta.conformance.protocol.round_messages import AT, DrawnCases, RanCases
-from inputmeta.conformance.subjects.base import Rejection, Result, Subject, SubjectFailure
+from inputmeta.conformance.subjects.base import AllocatingSubject, Rejection, Result, Subject, SubjectFailure
 
 
 def run_drawn(subject: Subject, asked: DrawnCases) -> RanCases:
@@ -134,6 +134,12 @@ class Here:
             if gone:
                 raise SubjectFailure("OUT_OF_BOUNDS", change_text(gone), "kept")
         return result
+
+    def reset(self) -> None:
+        """See :meth:`inputmeta.conformance.subjects.base.AllocatingSubject.reset`."""
+        assert isinstance(self._subject, AllocatingSubject)
+        with self._under_way():
+            self._subject.reset()
 
     def _inspected(self, request: Request) -> Inspected:
         """The promises of the container of a valid batch."""

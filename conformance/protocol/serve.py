@@ -31,7 +31,15 @@ from inputmeta.conformance.protocol.codec import (
 from inputmeta.conformance.protocol.inputs import changed_input, inputs_of
 from inputmeta.conformance.protocol.region import answer_into, batch_from, mapped
 from inputmeta.conformance.protocol.round_messages import DrawnCases, RanCases, from_suite
-from inputmeta.conformance.subjects.base import Rejection, Result, Subject, SubjectError, Unsupported, is_device_error
+from inputmeta.conformance.subjects.base import (
+    AllocatingSubject,
+    Rejection,
+    Result,
+    Subject,
+    SubjectError,
+    Unsupported,
+    is_device_error,
+)
 from inputmeta.conformance.subjects.frames import error_text, frames_of, message_of
 from inputmeta.conformance.subjects.loading import load_subject
 
@@ -105,6 +113,8 @@ class Server:
         if isinstance(message, wire.Build):
             if not self.greeted:
                 raise ProtocolError("build before hello")
+            if (message.allocation is None) != (self.subject.capabilities.allocates is None):
+                raise ProtocolError("allocation is for programs that claim allocates, and always there for these")
             with mapped(message.memory) as region:
                 request = convert.request_of(batch_from(message, region), arrays=self.takes_arrays(message))
                 return answer_into(self.built(request, message.id, most_bytes(message)), region, message.memory)
@@ -113,6 +123,10 @@ class Server:
                 raise ProtocolError("inspect, which hello did not offer")
             with mapped(message.batch.memory) as region:
                 return inspect_answer(self.inspect, convert.request_of(batch_from(message.batch, region)), message.id)
+        if isinstance(message, wire.Reset):
+            if not self.greeted or self.subject.capabilities.allocates is None:
+                raise ProtocolError("reset, and hello did not claim allocates")
+            return reset_answer(self.subject, message.id)
         if isinstance(message, DrawnCases):
             # Loaded only now: what draws takes long to load.
             from inputmeta.conformance.protocol.rounds import run_drawn  # noqa: PLC0415
@@ -169,6 +183,16 @@ def build_answer(
         return wire.ErrorAnswer(id=number, kind="limit", message=NO_MEMORY), NOTHING_KEPT
     except Exception as error:  # what it returned may do anything as well
         return error_answer(number, kind_of(error), error), NOTHING_KEPT
+
+
+def reset_answer(subject: Subject, number: int) -> wire.ProgramMessage:
+    """Have the subject forget every request; the answer, or what it raised."""
+    assert isinstance(subject, AllocatingSubject)
+    try:
+        subject.reset()
+    except Exception as error:  # a subject may raise anything
+        return error_answer(number, kind_of(error), error)
+    return wire.ResetAnswer(id=number)
 
 
 def inspect_answer(inspect: Inspect, request: Request, number: int) -> wire.ProgramMessage:

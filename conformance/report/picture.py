@@ -55,6 +55,6 @@ def picture_of(case: Case, step: int, finding: Finding | None = None) -> Picture
     broken = f", breaks {', '.join(sorted({error.condition for error in scene.broken}))}" * bool(scene.broken)
     return Picture(
         title=f"{case.path}: {where}{counts}{broken}",
-        text=brief(case.config),
+        text=brief(case.config) + "; tables of first fit: the subject gives its own" * (case.allocation is not None),
         figures=tuple(figure for figure in figures if figure is not None),
     )

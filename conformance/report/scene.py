@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from inputmeta import oracle
-from inputmeta.conformance.cases.model import Case, oracle_config, oracle_sequences
+from inputmeta.conformance.cases.model import Case, oracle_config
 from inputmeta.conformance.cases.request import step_request
 from inputmeta.conformance.check.report import mirrored_query, query_place, sequences_at_fault
 from inputmeta.conformance.check.verdicts import Finding, declared
@@ -60,8 +60,8 @@ class Scene:
 
     @cached_property
     def sequences(self) -> list[oracle.SequenceMetadata]:
-        """All sequences of the step."""
-        return oracle_sequences(self.case.steps[self.step])
+        """All sequences of the step; where the subject gives tables, with those of first fit."""
+        return list(step_request(self.case, self.step).sequences)
 
     @cached_property
     def broken(self) -> list[oracle.PreconditionError]:

@@ -6,11 +6,12 @@ import re
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from inputmeta import oracle
+from inputmeta.conformance.cases.allocated import Allocates, allocates_problem
 from inputmeta.conformance.cases.conditions import ANY, Conditions, conditions_problem
 from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.console import plain_text
@@ -20,6 +21,11 @@ Built = Mapping[str, "np.ndarray | int | bool"]
 """Fields by flat key, all of them built."""
 Result = Mapping[str, "np.ndarray | int | bool | Unsupported"]
 """Fields by flat key (``klen.4``): int32 or bool arrays, plain scalars as int or bool; Unsupported: not built here."""
+
+
+ALLOCATED_BLOCKS, ALLOCATED_STATES = "allocated_blocks", "allocated_states"
+"""Keys of a result that hold what a subject gave itself (A-FORM): integer arrays [n_seq, width], the ids of a table and
+then -1 to the end of its row, and [n_seq]. Rows of placeholders mean nothing."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +64,8 @@ class Capabilities:
     """Differences by design that it translates (:mod:`inputmeta.conformance.dialects`), and own ones by any name."""
     conditions: Conditions = ANY
     """What a batch must be for it: sizes, ids, lengths. They steer what is drawn."""
+    allocates: Allocates | None = None
+    """Gives block tables and state slots itself; None: they are given. Its batches are valid, whatever it refuses."""
 
     @property
     def under(self) -> str:
@@ -77,6 +85,8 @@ class Capabilities:
         path, config = request.path, request.config
         if path not in self.paths:
             return f"path {path}"
+        if (request.allocation is None) != (self.allocates is None):
+            return "to give block tables itself" if self.allocates is None else "block tables that are given"
         if request.gather is not None and request.gather.varlen is not None and not self.varlen:
             return "drafts of variable length"
         if path == "prompt":
@@ -132,6 +142,9 @@ def content_problem(claims: Capabilities) -> str | None:
             return f"capabilities.fields_on: there is no path {path[:60]!r}"
         if not names <= claims.fields:
             return f"capabilities.fields_on: {min(names - claims.fields)[:60]!r} is not among capabilities.fields"
+    problem = None if claims.allocates is None else allocates_problem(claims.allocates)
+    if problem is not None:
+        return f"capabilities.allocates.{problem}"
     problem = conditions_problem(claims.conditions)
     return None if problem is None else f"capabilities.conditions: {problem}"
 
@@ -205,5 +218,17 @@ class Subject(Protocol):
         With ``request.out`` the arrays given are filled and returned; otherwise new ones are returned. The request is
         not changed. Raises :class:`Rejection` for a batch that breaks a precondition that it claims to check, having
         written nothing; :class:`Unsupported` for one that it does not build for another reason.
+
+        One that ``allocates`` returns :data:`ALLOCATED_BLOCKS` and :data:`ALLOCATED_STATES` among its fields, which are
+        those of the tables and slots that it gave.
         """
+        ...
+
+
+@runtime_checkable
+class AllocatingSubject(Subject, Protocol):
+    """A subject that gives block tables and state slots itself."""
+
+    def reset(self) -> None:
+        """Forget every request: all blocks and slots are free. Called before the first step of a history (A-RESET)."""
         ...

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import cast
 
+from inputmeta.conformance.cases.allocated import Allocates
 from inputmeta.conformance.cases.conditions import Conditions
 from inputmeta.conformance.subjects.base import Capabilities, Subject, SubjectError, content_problem
 from inputmeta.conformance.subjects.frames import error_text, frames_of
@@ -16,6 +17,7 @@ from inputmeta.conformance.subjects.frames import error_text, frames_of
 BUNDLED = {
     "engine": "inputmeta.conformance.subjects.engine:EngineSubject",
     "engine-cuda": "inputmeta.conformance.subjects.engine_cuda:EngineCudaSubject",
+    "oracle-paged": "inputmeta.conformance.subjects.paged:PagedSubject",
     "oracle": "inputmeta.conformance.subjects.oracle:OracleSubject",
     "reference": "inputmeta.conformance.subjects.reference:ReferenceSubject",
 }
@@ -60,8 +62,8 @@ def engine_missing(error: ImportError) -> str | None:
 
 
 FORMS = (
-    "engine, engine-cuda, oracle, reference, mutant:NAME, package.module:name, or the name of an installed entry "
-    "point, NAME==VERSION for one of several releases"
+    "engine, engine-cuda, oracle, oracle-paged, reference, mutant:NAME, package.module:name, or the name of an "
+    "installed entry point, NAME==VERSION for one of several releases"
 )
 
 
@@ -152,8 +154,11 @@ def claims_problem(subject: Subject) -> str | None:
         return f"capabilities is {type(claims).__name__}, not inputmeta.conformance.subjects.Capabilities"
     for name, value in vars(claims).items():
         kind = CLAIM_KINDS.get(type(getattr(NO_CLAIMS, name)), "a number or None")
+        kind = ALLOCATES if name == "allocates" else kind
         if not CLAIM_CHECKS[kind](value):
             return f"capabilities.{name} is not {kind}"
+    if claims.allocates is not None and not callable(getattr(subject, "reset", None)):
+        return "allocates, and has no method reset"
     return content_problem(claims)
 
 
@@ -178,11 +183,13 @@ CLAIM_KINDS: Mapping[type, str] = {
     Conditions: "inputmeta.conformance.subjects.Conditions",
 }
 """What a claim must be, by the type of its default."""
+ALLOCATES = "inputmeta.conformance.subjects.Allocates or None"
 CLAIM_CHECKS: Mapping[str, Callable[[object], bool]] = {
     "a set of names": _is_names,
     "a bool": lambda value: isinstance(value, bool),
     "a number": _is_count,
     "a mapping of paths to sets of names": _is_names_by_path,
     "inputmeta.conformance.subjects.Conditions": lambda value: isinstance(value, Conditions),
+    ALLOCATES: lambda value: value is None or isinstance(value, Allocates),
     "a number or None": lambda value: value is None or _is_count(value),
 }

@@ -167,6 +167,8 @@ def broken_steps(case: Case, outcome: Outcome) -> dict[int, str]:
 
 def narrowed(case: Case) -> Case | None:
     """A valid decode batch with the caller's block tables one column too narrow (P-OUT); None if it cannot be."""
+    if case.allocation is not None:
+        return None
     if case.path == "prompt" or len(case.steps) > 1 or any(tag.startswith("invalid:") for tag in case.tags):
         return None
     needed = max(block_count(case.config, sequence.seqlen_k) for sequence in case.steps[0])

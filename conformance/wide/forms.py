@@ -50,7 +50,7 @@ SEGMENTS = 65_535
 
 @dataclass(frozen=True)
 class Claims:
-    """What of the forms a subject can be given."""
+    """What of the forms a subject can be given; of one that allocates, none: a batch of a form has tables."""
 
     able: Capabilities
     paths: tuple[Path, ...]
@@ -368,8 +368,8 @@ class Batch:
 
 
 def forms_of(claims: Claims) -> list[Form]:
-    """The forms that exist on the paths to draw; none, if the conditions leave no constants."""
-    if not claims.constants.block_sizes:
+    """The forms that exist on the paths to draw; none, if the conditions leave no constants, or no tables are given."""
+    if not claims.constants.block_sizes or claims.able.allocates is not None:
         return []
     return [form for form in FORMS if claims.some_of(*form.paths)]
 

@@ -17,7 +17,8 @@ import numpy as np
 
 from inputmeta import oracle
 from inputmeta.conformance.cases.model import FaultKind, OutFault
-from inputmeta.conformance.cases.request import Request
+from inputmeta.conformance.cases.request import Request, step_requests
+from inputmeta.conformance.check.allocation import History
 from inputmeta.conformance.check.buffers import PATTERNS, Arena, Shapes
 from inputmeta.conformance.check.compare import Wanted, form_problem, tensor_shapes
 from inputmeta.conformance.check.containers import inspectable
@@ -32,6 +33,7 @@ from inputmeta.conformance.subjects.base import (
 from inputmeta.conformance.workers.contract_batches import (
     broken_batches,
     described,
+    history_of,
     invalid_messages,
 )
 from inputmeta.conformance.workers.contract_forms import check_int32_arrays, check_shared_memory
@@ -239,6 +241,30 @@ def first_rows(value: object, want: Wanted) -> object:
     return value[: want.field.shape[0]] if isinstance(value, np.ndarray) and value.ndim and want.tensor else value
 
 
+def check_allocation(session: Session) -> Iterator[str]:
+    """Over a short history the tables and states given keep the rules of SPEC.md chapter 14; after a reset, again."""
+    claims = session.claims.allocates
+    if claims is None:
+        raise Skipped("allocates is not claimed")
+    asked = 0
+    for path in sorted(session.claims.paths & set(oracle.PATHS)):
+        case = history_of(path, claims)  # type: ignore[arg-type]
+        steps = step_requests(case, in_place=False)
+        if any(session.claims.lacks(step) is not None for step in steps):
+            continue
+        for _ in range(2):
+            assert case.allocation is not None
+            history = History(case.allocation, claims, steps[0].config)
+            for index, step in enumerate(steps):
+                found = history.settled(step, session.ask(step, first=index == 0), index)
+                asked += 1
+                if isinstance(found, list):
+                    yield from (f"path {path}: {each.formula}: {each.detail}" for each in found)
+                    break
+    if not asked:
+        raise Skipped("the claimed conditions leave no step of a short history")
+
+
 def check_container(session: Session) -> Iterator[str]:
     """A container keeps what SPEC.md chapter 11 promises: flat dicts, copies, cleans, views, images, broadcasts."""
     if not session.hello.containers:
@@ -282,6 +308,7 @@ CHECKS: tuple[tuple[str, Callable[[Session], Iterator[str]]], ...] = (
     ("invalid-messages", check_invalid_messages),
     ("in-place", check_in_place),
     ("out", check_out),
+    ("allocation", check_allocation),
     ("container", check_container),
     ("bye", check_bye),
 )

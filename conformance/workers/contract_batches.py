@@ -8,13 +8,14 @@ from collections.abc import Iterator
 import msgspec
 
 from inputmeta import oracle
-from inputmeta.conformance.cases.model import Path, Varlen
-from inputmeta.conformance.cases.request import Request
+from inputmeta.conformance.cases.allocated import SPARE_IDS, Allocates
+from inputmeta.conformance.cases.model import Allocation, AllocationStep, Case, Path, Sequence, Varlen, case_config
+from inputmeta.conformance.cases.request import Request, StepAllocation
 from inputmeta.conformance.protocol import messages as wire
 from inputmeta.conformance.protocol.codec import Message, encode_line
 from inputmeta.conformance.protocol.convert import build_message
 from inputmeta.conformance.subjects.base import Capabilities
-from inputmeta.conformance.subjects.callables import probe
+from inputmeta.conformance.subjects.callables import CONFIG, probe
 from inputmeta.conformance.workers.wire import Wire
 
 
@@ -45,9 +46,47 @@ def batches(claims: Capabilities) -> Iterator[Request]:
                 variants.append(with_config(plain, cp_size=2, cp_rank=1))
             modes = sorted(claims.yoco_modes & {"mask", "compact"})
             variants += [with_config(plain, yoco_mode=mode, yoco_prefill_keep_tokens=1) for mode in modes]
-        for request in variants:
+        for request in variants if claims.allocates is None else map(owned, variants):
             if claims.lacks(request) is None:
                 yield request
+
+
+def owned(request: Request) -> Request:
+    """The request as the first step of a history, with a pool of what is needed and room for spare blocks."""
+    needed = (oracle.blocks_needed(sequence.seqlen_k, request.config.block_size) for sequence in request.sequences)
+    requests = tuple(-1 if sequence.is_placeholder else place for place, sequence in enumerate(request.sequences))
+    count = len(request.sequences)
+    step = StepAllocation(num_blocks=sum(needed) + count * SPARE_IDS, num_states=count, requests=requests)
+    return dataclasses.replace(request, allocation=step)
+
+
+LIVES = (((0, 0, 5), (1, 0, 9)), ((1, 9, 12), (0, 5, 9)), ((2, 0, 16),), ((2, 16, 17), (1, 12, 13)))
+"""A short history: request, first position, end, of every sequence of every step. It grows, moves, waits; 0 ends."""
+ENDED = ((), (), (0,), ())
+
+
+def history_of(path: Path, claims: Allocates) -> Case:
+    """:data:`LIVES` as a case, with a pool that has no block to spare."""
+    steps = tuple(tuple(_life(path, begin, end) for _, begin, end in step) for step in LIVES)
+    plans = tuple(
+        AllocationStep(requests=tuple(request for request, _, _ in step), ended=ended)
+        for step, ended in zip(LIVES, ENDED, strict=True)
+    )
+    plan = Allocation(num_blocks=0, num_states=0, steps=plans)
+    need = oracle.most_needed(steps, plan, CONFIG.block_size, claims.spare_blocks)
+    plan = Allocation(num_blocks=need.blocks, num_states=need.states, steps=plans)
+    return Case(schema="inputmeta-case/1", path=path, config=case_config(CONFIG), steps=steps, allocation=plan)
+
+
+def _life(path: Path, begin: int, end: int) -> Sequence:
+    known = end if path == "prompt" else begin + 1
+    return Sequence(
+        seqlen_q=end - begin,
+        seqlen_k=end,
+        token_ids=tuple(range(known)),
+        draft_tokens=tuple(range(end - known)),
+        recent_tokens=(1,) * end,
+    )
 
 
 def with_config(request: Request, **changes: object) -> Request:

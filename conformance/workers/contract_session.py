@@ -17,7 +17,7 @@ from inputmeta.conformance.subjects.base import Capabilities, Rejection, Result,
 from inputmeta.conformance.workers.contract_batches import batches, described
 from inputmeta.conformance.workers.exchange import Forms, ask
 from inputmeta.conformance.workers.process import Worker
-from inputmeta.conformance.workers.subject import inspection_of, result_of
+from inputmeta.conformance.workers.subject import inspection_of, reset_by, result_of
 
 
 class Skipped(Exception):  # noqa: N818 - a result, not an error
@@ -40,14 +40,17 @@ class Session:
         """How arrays are sent."""
         self.robust = robust
         claims = capabilities_of(self.hello.capabilities)
+        valid_only = valid_only or claims.allocates is not None  # its batches are valid
         self.claims: Capabilities = without_refusals(claims) if valid_only else claims
         self.requests = list(batches(self.claims))
         self.sent = 0
         self.none_left = "the claimed sizes allow none of the batches"
         """Why, where there is no batch."""
 
-    def ask(self, request: Request, **forms: Any) -> Result:  # noqa: ANN401 - members of Forms
+    def ask(self, request: Request, *, first: bool = True, **forms: Any) -> Result:  # noqa: ANN401 - members of Forms
         """The program's result. ``forms``: other forms than the session has.
+
+        ``first``: to a program that allocates, the batch is the first one behind a reset.
 
         Raises:
             Rejection: its refusal.
@@ -55,8 +58,12 @@ class Session:
             SubjectFailure: there is no answer, or one that does not fit.
         """
         self.ensure()
+        if self.claims.allocates is not None and first:
+            self.sent += 1
+            reset_by(self.worker.call(wire.Reset(id=self.sent)), self.sent)
         self.sent += 1
-        answer, batch = ask(self.worker, request, self.sent, forms=dataclasses.replace(self.forms, **forms))
+        forms_of = dataclasses.replace(self.forms, **forms)
+        answer, batch = ask(self.worker, request.bare(), self.sent, forms=forms_of)
         return result_of(answer, batch, request)
 
     def inspect(self, request: Request) -> Inspected:
@@ -120,7 +127,12 @@ def invalid_problems(session: Session, request: Request, messages: Iterable[tupl
 def differences(
     session: Session, request: Request, before: Result, now: Mapping[str, object], what: str
 ) -> Iterator[str]:
-    """The claimed fields whose defined cells differ between two answers to a batch."""
+    """The claimed fields whose defined cells differ between two answers to a batch.
+
+    Those of a program that allocates may: what is given first behind a reset is its own affair (A-RESET).
+    """
+    if session.claims.allocates is not None:
+        return
     for key, want in session.claimed(request).items():
         if form_problem(want, before.get(key)) is not None:
             continue  # said by the check of the fields

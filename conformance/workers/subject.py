@@ -27,6 +27,8 @@ from inputmeta.conformance.protocol.messages import (
     Inspect,
     ProgramMessage,
     Reject,
+    Reset,
+    ResetAnswer,
     ResultAnswer,
     SuiteMessage,
 )
@@ -110,6 +112,17 @@ class IsolatedSubject:
             OutOfMemory: the suite itself has no memory left.
         """
         return self._asked(request, lambda batch: batch, lambda answer, batch: result_of(answer, batch, request))
+
+    def reset(self) -> None:
+        """See :meth:`inputmeta.conformance.subjects.base.AllocatingSubject.reset`. Raises what ``build`` raises."""
+        self.ensure()
+        self.calls += 1
+        try:
+            reset_by(self._worker.call(Reset(id=self.calls), self.timeout), self.calls)
+        except SubjectFailure as failure:
+            if failure.code not in GOES_ON:
+                self._worker.kill()
+            raise
 
     def _inspected(self, request: Request) -> Inspected:
         """The promises of the container that the worker makes of a valid batch. Raises what ``build`` raises."""
@@ -251,7 +264,7 @@ def result_of(answer: ProgramMessage, message: Build, request: Request) -> Resul
         Rejection: it refuses the batch.
         SubjectFailure: it is an error, or no answer to this batch.
     """
-    told = answer_to(answer, message, (ResultAnswer, Reject))
+    told = answer_to(answer, message.id, (ResultAnswer, Reject))
     try:
         if isinstance(told, ResultAnswer):
             return apply_result(told, request)
@@ -261,9 +274,14 @@ def result_of(answer: ProgramMessage, message: Build, request: Request) -> Resul
         raise garbage(str(error)) from error
 
 
+def reset_by(answer: ProgramMessage, number: int) -> None:
+    """Whether an answer says that every request is forgotten. Raises SubjectFailure as :func:`result_of`."""
+    answer_to(answer, number, (ResetAnswer,))
+
+
 def inspection_of(answer: ProgramMessage, message: Build) -> Inspected:
     """What an answer to ``inspect`` means. Raises SubjectFailure as :func:`result_of`."""
-    told = answer_to(answer, message, (InspectedAnswer,))
+    told = answer_to(answer, message.id, (InspectedAnswer,))
     assert isinstance(told, InspectedAnswer)
     try:
         return inspected_of(told)
@@ -271,21 +289,21 @@ def inspection_of(answer: ProgramMessage, message: Build) -> Inspected:
         raise garbage(str(error)) from error
 
 
-def answer_to(answer: ProgramMessage, message: Build, kinds: tuple[type[ProgramMessage], ...]) -> ProgramMessage:
-    """The answer, if it is one of these kinds to this batch.
+def answer_to(answer: ProgramMessage, number: int, kinds: tuple[type[ProgramMessage], ...]) -> ProgramMessage:
+    """The answer, if it is one of these kinds to the message with this id.
 
     Raises:
-        SubjectFailure: it is an error, or no answer to this batch.
+        SubjectFailure: it is an error, or no answer to it.
     """
-    if isinstance(answer, ErrorAnswer) and answer.id == message.id and answer.kind == "unsupported":
+    if isinstance(answer, ErrorAnswer) and answer.id == number and answer.kind == "unsupported":
         raise Unsupported(answer.message)
-    if isinstance(answer, ErrorAnswer) and answer.id in (message.id, -1):
+    if isinstance(answer, ErrorAnswer) and answer.id in (number, -1):
         verdict, code = ERRORS[answer.kind]
         text = " ".join(answer.message.split())[:300]
         raised = code in {"raised", "device", "memory"} and EXCEPTION.match(text)
         raise SubjectFailure(verdict, f"raised {text}" if raised else text, code, answer.frames)
     if not isinstance(answer, kinds) or isinstance(answer, HelloAnswer):
         raise garbage(f"an answer of the wrong kind: {brief(answer)}")
-    if answer.id != message.id:
-        raise garbage(f"answered batch {answer.id}, was asked for batch {message.id}")
+    if answer.id != number:
+        raise garbage(f"answered batch {answer.id}, was asked for batch {number}")
     return answer

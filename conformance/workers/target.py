@@ -54,6 +54,7 @@ class Unrefusing:
         self.capabilities = without_refusals(subject.capabilities)
         self.build = subject.build
         self.inspect_container = inspector_of(subject)
+        self.reset = getattr(subject, "reset", None)
 
 
 @dataclass(frozen=True)

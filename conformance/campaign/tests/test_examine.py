@@ -20,7 +20,7 @@ from inputmeta.conformance.campaign.journal import Journal, recover
 from inputmeta.conformance.campaign.reduce import shortest
 from inputmeta.conformance.campaign.session import Session
 from inputmeta.conformance.cases.files import case_size, load_case
-from inputmeta.conformance.cases.model import Case
+from inputmeta.conformance.cases.model import Allocation, Case
 from inputmeta.conformance.check.runner import run_case
 from inputmeta.conformance.check.verdicts import Verdict
 from inputmeta.conformance.generate import Profile
@@ -177,6 +177,8 @@ def test_delta_debugging_keeps_what_is_needed() -> None:
     assert shortest([1], lambda part: True) == [1]
     assert with_steps([prompt(1)], prompt(2)).steps == prompt(1).steps + prompt(2).steps
     assert with_steps([msgspec.structs.replace(GOOD, path="decode")], GOOD) is None
+    history = msgspec.structs.replace(GOOD, allocation=Allocation(num_blocks=1, num_states=1, steps=()))
+    assert with_steps([history], history) is None  # there is a reset between them
 
 
 def children(pid: int) -> list[int]:

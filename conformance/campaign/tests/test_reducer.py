@@ -10,15 +10,17 @@ import msgspec
 import pytest
 
 from inputmeta.conformance.campaign.columns import COLUMNS, in_small_blocks
-from inputmeta.conformance.campaign.generated import generated_cases
+from inputmeta.conformance.campaign.generated import generated_cases, profile_of
 from inputmeta.conformance.campaign.parts import Parts, without_unread
 from inputmeta.conformance.campaign.reducer import Reducer, TimeUp, reduce_case
 from inputmeta.conformance.cases.files import CaseError, check_case
-from inputmeta.conformance.cases.model import SCHEMA, Case, Config, Gather, Sequence, Varlen
+from inputmeta.conformance.cases.model import SCHEMA, Allocation, AllocationStep, Case, Config, Gather, Sequence, Varlen
 from inputmeta.conformance.cases.request import broken_by
 from inputmeta.conformance.check.verdicts import Finding, Verdict
 from inputmeta.conformance.generate import Profile
 from inputmeta.conformance.interrupts import Interrupted
+from inputmeta.conformance.subjects.paged import PagedSubject
+from inputmeta.oracle import PATHS, most_needed
 
 FOUND = Finding(Verdict.MISMATCH, 0, None, "-", "", path="decode")
 CONFIG = Config(
@@ -364,3 +366,59 @@ def test_in_small_blocks_a_valid_case_stays_valid_and_has_as_many_of_them() -> N
         assert [sequence.seqlen_q for sequence in before] == [sequence.seqlen_q for sequence in after]
         smaller += sum(sequence.seqlen_k for sequence in after) < sum(sequence.seqlen_k for sequence in before)
     assert smaller > 10
+
+
+HISTORIES = profile_of(PagedSubject().capabilities, PATHS)
+
+
+def test_histories_are_taken_apart_and_put_together_and_stay_histories() -> None:
+    smaller = 0
+    for case in generated_cases(HISTORIES, 3, 25):
+        parts = Parts.of(case)
+        assert parts.case() == case
+        assert parts.mended().case() == case
+        some = [place for place in parts.places if sum(place) % 2]
+        for fewer in (parts.only(some or parts.places), parts.with_ends(()), parts.renumbered()):
+            check_case(fewer.mended().case())
+        smaller += parts.only(some).mended().case().allocation.num_blocks < case.allocation.num_blocks
+    assert smaller > 8
+
+
+def test_a_request_that_loses_a_step_goes_on_where_it_was_and_its_pool_shrinks() -> None:
+    """Requests 7 and 9 grow by a block a step; 9 ends before the last one. A block more than is needed stays."""
+    sequences = tuple(decode_at(begin) for begin in (0, 4, 8))
+    case = Case(
+        schema=SCHEMA,
+        path="decode",
+        config=msgspec.structs.replace(CONFIG, block_size=4, window_size=2, swa_block_size=2),
+        steps=((sequences[0], sequences[0]), (sequences[1], sequences[1]), (sequences[2],)),
+        allocation=Allocation(
+            num_blocks=5,
+            num_states=2,
+            steps=(
+                AllocationStep(requests=(7, 9)),
+                AllocationStep(requests=(9, 7)),
+                AllocationStep(requests=(7,), ended=(9,)),
+            ),
+        ),
+    )
+    check_case(case)
+    fewer = Parts.of(case).only([(0, 0), (2, 0)]).mended().renumbered().case()
+    check_case(fewer)
+    assert [(s.seqlen_q, s.seqlen_k) for s in every(fewer)] == [(4, 4), (4, 8)]
+    assert fewer.allocation == Allocation(
+        num_blocks=3,
+        num_states=1,
+        steps=(AllocationStep(requests=(0,)), AllocationStep(requests=(0,))),
+    )
+
+    def grows(each: Case) -> bool:
+        return most_needed(each.steps, each.allocation, each.config.block_size).blocks > 1
+
+    reduced = reduce_case(case, FOUND, probe_of(grows)).case
+    assert problems(reduced, grows) == []
+    assert (reduced.config.block_size, [(s.seqlen_q, s.seqlen_k) for s in every(reduced)]) == (1, [(2, 2)])
+
+
+def decode_at(begin: int) -> Sequence:
+    return Sequence(seqlen_q=4, seqlen_k=begin + 4, token_ids=tuple(range(begin + 1)), draft_tokens=(0, 0, 0))

@@ -5,16 +5,19 @@ from __future__ import annotations
 import subprocess
 import sys
 import tomllib
+import types
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, seed, settings
 
 from inputmeta.conformance import examples
-from inputmeta.conformance.cases.corpus import bundled_corpus
+from inputmeta.conformance.campaign.generated import generated_cases, profile_for
+from inputmeta.conformance.cases.corpus import bundled_corpus, load_corpus
 from inputmeta.conformance.cases.files import load_case
 from inputmeta.conformance.check.runner import run_case
 from inputmeta.conformance.examples import CannotBuildError, build_cpp
+from inputmeta.conformance.examples.paged_subject import PagedSubject
 from inputmeta.conformance.generate.batches import batches
 from inputmeta.conformance.generate.profile import Profile
 from inputmeta.conformance.subjects import load_subject
@@ -86,6 +89,33 @@ def test_an_example_conforms(target):
             assert not run_case(case, subject).findings
 
         conforms()
+
+
+def test_the_paged_example_conforms():
+    subject = PagedSubject()
+    cases = [case for _, case in load_corpus(bundled_corpus()) if case.allocation is not None]
+    cases += generated_cases(profile_for(subject, ("prompt", "decode")), 1, 8)
+    outcomes = [run_case(case, subject) for case in cases]
+    assert [found for outcome in outcomes for found in outcome.findings] == []
+    assert sum(outcome.ran for outcome in outcomes) > 10
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("self.tables.pop(request)", "self.tables.pop(request)[1:]"),
+        ("self.free_blocks.popleft()", "self.free_blocks[0]"),
+        ("-(-tokens // self.block_size)", "tokens // self.block_size"),
+    ],
+)
+def test_a_fault_in_the_paged_example_shows(old, new):
+    """What ended keeps a block; a block is given and stays free; blocks are rounded down."""
+    source = (EXAMPLES / "paged_subject.py").read_text()
+    assert old in source
+    module = types.ModuleType("wrong_pages")
+    exec(compile(source.replace(old, new), "wrong_pages", "exec"), vars(module))
+    cases = [case for _, case in load_corpus(bundled_corpus()) if case.allocation is not None]
+    assert any(run_case(case, module.PagedSubject()).findings for case in cases)
 
 
 def test_what_the_cpp_example_needs_is_said(tmp_path, monkeypatch):

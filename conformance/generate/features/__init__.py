@@ -6,16 +6,17 @@ from collections.abc import Collection, Mapping
 
 from msgspec.structs import replace
 
+from inputmeta.conformance.cases.allocated import with_tables
 from inputmeta.conformance.cases.corpus import BUG_CLASSES
 from inputmeta.conformance.cases.model import Case
 
-from . import base, compressed, keys, ngram, parallel, refusals, steps, window
+from . import base, compressed, histories, keys, ngram, parallel, refusals, steps, window
 from .facts import Step, step_facts
 from .feature import BugClass, Feature
 
 
 def _declared() -> dict[str, Feature]:
-    groups = (base, ngram, compressed, window, keys, parallel, steps, refusals)
+    groups = (base, ngram, compressed, window, keys, parallel, steps, histories, refusals)
     features = [feature for group in groups for feature in group.FEATURES]
     classes = [BugClass.of(name, text, features) for name, text in BUG_CLASSES.items()]
     features += [bug_class for bug_class in classes if bug_class.members]
@@ -34,6 +35,8 @@ def features(case: Case, shown: Mapping[int, Collection[str]] | None = None) -> 
     ``shown``: by step that was run, the declared names of the fields that were compared, none for one that was refused.
     What lies in other steps, or is of a formula of other fields, was not visited. None: all is.
     """
+    history = None if case.allocation is None else (case, case.allocation)
+    case = with_tables(case)
     fields: list[Collection[str] | None] = [None] * len(case.steps)
     if shown is not None:
         ran = sorted(shown)
@@ -48,6 +51,8 @@ def features(case: Case, shown: Mapping[int, Collection[str]] | None = None) -> 
         valid.append(step)
         found |= refused if step is None else _seen(_of_step(step), compared)
     found |= _seen(steps.of_case(case, valid), None if shown is None else set().union(*shown.values()))
+    if history is not None and (shown is None or len(shown) == len(case.steps)):
+        found |= histories.of_history(*history)
     found.update(*(_CLASSES[name] for name in found))
     return frozenset(found)
 

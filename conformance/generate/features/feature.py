@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from inputmeta import oracle
 
 from ..profile import PATHS, TIERS, Profile
-from .outside import outside
+from .outside import GIVEN_TABLES, outside
 
 PROMPT = frozenset({"prompt"})
 DECODE = frozenset({"decode", "decode_zos"})
@@ -61,6 +61,8 @@ class Feature:
     read_only: bool = False
     multi_step: bool = False
     wide_window: bool = False
+    allocates: bool = False
+    """Of a history whose tables the subject gives."""
     formulas: frozenset[str] = frozenset()
     """Formulas of the fields that show it; empty: the one that it is named after, or any field if none has that."""
 
@@ -85,9 +87,14 @@ class Feature:
             and (not self.read_only or profile.read_only)
             and (not self.multi_step or profile.multi_step)
             and (not self.wide_window or profile.wide_windows)
+            and (profile.allocates is not None if self.allocates else self._tabled(profile))
             and self.id not in outside(profile.conditions)
             and (bool(self.conditions) or self._compared(profile))
         )
+
+    def _tabled(self, profile: Profile) -> bool:
+        """Whether it does not hang on tables that are given, or these are."""
+        return profile.allocates is None or self.id not in GIVEN_TABLES
 
     def _compared(self, profile: Profile) -> bool:
         if profile.fields is None:

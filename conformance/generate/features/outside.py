@@ -54,6 +54,15 @@ LARGE_WINDOWS = "F-SWAPLAN:int32-bound F-SWAPLAN:wide F-PIVOT:int32-bound"
 LARGE_BLOCKS = "F-CSLOT:wide-block F-LIMIT:near F-LIMIT:exact"
 
 
+OF_GIVEN_TABLES = """
+    F-IDS:int32-edge F-IDS:negative F-MASK:placeholder-first F-MASK:placeholder-middle F-MASK:placeholders-only
+    F-MASK:placeholder-drafts F-MASK:placeholder-empty F-CPOS:placeholder F-CSLOT:int32-bound F-CSLOT:high-id
+    F-CSLOT:wide-block F-BLOCKS:shared-by-many F-RING:int32-bound
+    F-RING:high-state F-LIMIT:near F-LIMIT:exact F-ZIGZAG:placeholder F-COMPACT:placeholder"""
+GIVEN_TABLES = frozenset(OF_GIVEN_TABLES.split())
+"""Features of tables, states and tokens that are drawn only where these are given, not where a subject allocates."""
+
+
 class Rule(NamedTuple):
     """Features that no batch within certain conditions has."""
 

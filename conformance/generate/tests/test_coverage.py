@@ -6,10 +6,12 @@ from random import Random
 
 import pytest
 
+from inputmeta.conformance.cases.allocated import Allocates
 from inputmeta.conformance.generate import FEATURES, Coverage, Profile, RandomDraw, draw_case, features
 
 SEED = 2
 SMALL = ("small",)
+OF_HISTORIES = Profile(tiers=SMALL, invalid=0, varlen=False, read_only=False, wide_windows=False, allocates=Allocates())
 PROFILES = {
     "everything": (Profile(), 2400),
     "plain prompt": (Profile(("prompt",), max_cp_size=1, yoco_modes=("off",), invalid=0, tiers=SMALL), 400),
@@ -18,6 +20,7 @@ PROFILES = {
     "compact": (Profile(("prompt",), max_cp_size=2, yoco_modes=("compact",), invalid=0, tiers=SMALL), 400),
     "refusals": (Profile(invalid=1, tiers=SMALL, multi_step=False), 400),
     "one refusal": (Profile(invalid=0.5, tiers=SMALL, refusals=("P-STATE",)), 500),
+    "allocates": (OF_HISTORIES, 400),
     "no refusal": (Profile(("decode",), tiers=SMALL, refusals=()), 400),
 }
 
@@ -72,7 +75,7 @@ def test_reachability_follows_the_profile() -> None:
     def unreachable(profile: Profile) -> set[str]:
         return {name for name, feature in FEATURES.items() if not feature.reachable(profile)}
 
-    assert unreachable(Profile()) == set()
+    assert unreachable(Profile()) == {name for name, feature in FEATURES.items() if feature.allocates}
     assert "F-ZIGZAG:padding" in unreachable(Profile(max_cp_size=1))
     assert "F-ZIGZAG:middle-rank" in unreachable(Profile(max_cp_size=2))
     assert "F-CLIP:inside" in unreachable(Profile(yoco_modes=("off", "mask")))

@@ -24,6 +24,7 @@ from inputmeta.conformance.mutants.runs import lacks_a_device, opened, put_to_ch
 from inputmeta.conformance.subjects import SubjectError, load_subject
 
 LIVE = (
+    "ALLOCATION",
     "ALIAS",
     "CONTAINER",
     "FORM",
@@ -48,6 +49,10 @@ NAMED_BY_THE_ISSUE = (
     "writes-one-past-the-end",
 )
 FUZZED = (
+    "leaked-block",
+    "freed-while-it-waits",
+    "stale-row-after-a-swap",
+    "slots-outlive-a-reset",
     "prefix-counted-twice",
     "wraps-before-it-checks",
     "wrong-after-a-refusal",

@@ -14,6 +14,7 @@ import pytest
 
 from inputmeta import oracle
 from inputmeta.conformance.cases.model import Gather
+from inputmeta.conformance.cases.request import StepAllocation
 from inputmeta.conformance.check.buffers import PATTERNS, Arena
 from inputmeta.conformance.protocol import convert
 from inputmeta.conformance.protocol import messages as wire
@@ -29,8 +30,9 @@ from inputmeta.conformance.protocol.codec import (
     read_line,
 )
 from inputmeta.conformance.protocol.serve import serve
-from inputmeta.conformance.subjects import Conditions, Rejection, Request
+from inputmeta.conformance.subjects import Allocates, Conditions, Rejection, Request
 from inputmeta.conformance.subjects.oracle import OracleSubject
+from inputmeta.conformance.subjects.paged import PagedSubject
 
 CONFIG = oracle.MetadataConfig(
     block_size=8,
@@ -479,3 +481,50 @@ def test_the_server_starts_without_heavy_modules():
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert ended.stdout.strip() == "[]"
+
+
+OWN = StepAllocation(num_blocks=4, num_states=2, requests=(7, 3))
+
+
+@pytest.mark.parametrize("form", ["frame", "line"])
+def test_an_allocation_and_its_claims_survive_the_wire(form):
+    plain = dataclasses.replace(request(), allocation=dataclasses.replace(OWN, ended=(2**31 - 1, 5)))
+    message = convert.build_message(plain, 7)
+    frame = form == "frame"
+    again = decode_frame(encode(message)[4:], "suite") if frame else decode_line(encode_line(message), "suite")
+    assert convert.request_of(again).allocation == plain.allocation
+    claims = PagedSubject().capabilities
+    claims = dataclasses.replace(claims, allocates=Allocates(reserved_blocks=1, shares_blocks=True, states=False))
+    assert convert.capabilities_of(convert.claims_message(claims)).allocates == claims.allocates
+    assert b"allocation" not in encode(convert.build_message(request(), 7))  # older programs know no such key
+
+
+def test_a_served_subject_that_allocates_is_reset_and_answers_with_its_tables():
+    first = dataclasses.replace(request(), allocation=OWN).bare()
+    build = convert.build_message(first, 1)
+    reset, one, twice, again, fresh = served(PagedSubject(), wire.Reset(id=5), build, build, wire.Reset(id=6), build)
+    assert (reset, again) == (wire.ResetAnswer(id=5), wire.ResetAnswer(id=6))
+    tables = [each.fields["allocated_blocks"].numpy().tolist() for each in (one, twice, fresh)]
+    assert tables == [[[3, 2], [1, 0]]] * 3
+    assert one.fields["allocated_states"].numpy().tolist() == [1, 0]
+
+
+def test_a_subject_whose_reset_raises_and_messages_that_are_not_for_a_subject():
+    class Stuck(PagedSubject):
+        def reset(self):
+            raise ValueError("stuck")
+
+    (stuck,) = served(Stuck(), wire.Reset(id=5))
+    assert (stuck.id, stuck.kind, stuck.message) == (5, "exception", "ValueError: stuck")
+    plain = convert.build_message(request(), 1)
+    owned = convert.build_message(dataclasses.replace(request(), allocation=OWN), 1)
+    short = msgspec.structs.replace(owned, sequences=owned.sequences[:1])
+    for subject, message, says in (
+        (OracleSubject(), wire.Reset(id=5), "reset, and hello did not claim allocates"),
+        (OracleSubject(), owned, "allocation is for programs that claim allocates"),
+        (PagedSubject(), plain, "allocation is for programs that claim allocates"),
+        (PagedSubject(), short, "requests are 2, of 1 sequences"),
+    ):
+        (answer,) = served(subject, message)
+        assert (answer.id, answer.kind) == (-1, "message")
+        assert says in answer.message

@@ -79,7 +79,10 @@ def test_whatever_gives_a_subject_is_one(module, attribute, name):
         ("door_b:missing", "module door_b has no attribute missing"),
         ("door_b:broken", "KeyError: 'no device'"),
         ("door_c:x", "ModuleNotFoundError: No module named 'door_c'"),
-        ("unheard-of", "none of engine, engine-cuda, oracle, reference, mutant:NAME, package.module:name"),
+        (
+            "unheard-of",
+            "none of engine, engine-cuda, oracle, oracle-paged, reference, mutant:NAME, package.module:name",
+        ),
         (":x", "none of engine"),
         ("x:", "none of engine"),
         ("mutant:none", "mutant none: none of the "),

@@ -73,7 +73,7 @@ def problems(start, name: str) -> str:
 def test_the_oracle_passes_every_check():
     results = list(run_checks(starting("-m", "inputmeta.conformance.protocol.serve", "oracle")))
     assert [(r.name, r.problems) for r in results] == [(name, ()) for name, _ in CHECKS]
-    assert [r.name for r in results if r.skipped is not None] == ["container"]
+    assert [r.name for r in results if r.skipped is not None] == ["allocation", "container"]
 
 
 def test_what_is_not_built_fails_no_check() -> None:
@@ -215,6 +215,20 @@ def test_a_right_program_passes():
     assert not any(r.problems for r in results.values())
 
 
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("oracle-paged", ""),
+        ("mutant:leaked-block", "refused: A-FIT: no block is free"),
+        ("mutant:null-block-given", "path decode: A-RANGE: step "),
+        ("mutant:float-tables", "path decode: A-FORM: step 0, allocated_blocks: is of dtype float32"),
+    ],
+)
+def test_over_a_short_history_the_rules_of_allocation_are_kept(name: str, says: str) -> None:
+    found = problems(lambda: InThisProcess(name), "allocation")
+    assert found.startswith(says) if says else found == ""
+
+
 def run(*arguments: str):
     return CliRunner().invoke(app, list(arguments))
 
@@ -222,7 +236,7 @@ def run(*arguments: str):
 def test_the_command_says_what_failed_and_ends_with_one():
     right = run("check", "--subject", "oracle", "--robust")
     assert right.exit_code == 0, right.output
-    states = {"container": "skipped"}
+    states = {"container": "skipped", "allocation": "skipped"}
     assert [line.split()[:2] for line in right.output.splitlines()] == [[states.get(n, "ok"), n] for n, _ in CHECKS]
     wrong = run("check", "--subject", "mutant:leaves-a-field-out")
     assert wrong.exit_code == 1
