@@ -66,6 +66,9 @@ InProcessOption = Annotated[
 ]
 TimeoutOption = Annotated[float, typer.Option("--timeout", min=0.01, help="seconds a worker has for a batch")]
 MemoryOption = Annotated[int, typer.Option("--memory-limit", min=1, help="MiB a worker may have resident")]
+StartupOption = Annotated[
+    float, typer.Option("--startup-seconds", min=0.01, help="seconds a worker has to import and make the subject")
+]
 ValidOnlyOption = Annotated[
     bool, typer.Option("--valid-only", help="leave out whatever breaks a precondition: no refusal is asked for")
 ]
@@ -159,6 +162,7 @@ def with_target(
             "in_process": (InProcessOption, in_process),
             "timeout": (TimeoutOption, target.TIMEOUT),
             "memory_limit": (MemoryOption, target.MEMORY_LIMIT),
+            "startup": (StartupOption, target.STARTUP_SECONDS),
             "valid_only": (ValidOnlyOption, False),
         }
         options = {name: option for name, option in options.items() if name not in without}

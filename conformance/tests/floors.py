@@ -27,7 +27,7 @@ FLOORS = (
     ("subjects", "generate"),
     ("reference", "dialects"),
     ("cases",),
-    ("console", "exits", "interrupts", "version"),
+    ("console", "exits", "folders", "interrupts", "version"),
 )
 """Folders of ``conformance/`` by floor, the highest first; the last one is modules at the root."""
 BESIDE = {

@@ -42,7 +42,7 @@ POLL_SECONDS = 0.02
 LOOK_SHARE = 10
 """Times as long as a look at memory took to the next one: it grows with the processes and their pages."""
 STARTUP_SECONDS = 120.0
-"""For a program to say hello: importing a framework and opening a device takes long on a busy machine."""
+"""For a program to say hello, where nobody says otherwise: importing a framework and opening a device takes long."""
 ENDING_SECONDS = 0.002
 """Between two looks at a process that closed its stdout: it mostly ends at once."""
 FAREWELL_SECONDS = 0.5
@@ -71,6 +71,8 @@ class Limits:
     """Seconds."""
     memory: int = 8192 * MIB
     """Bytes of memory of the worker and what it started, pages that they share counted once."""
+    startup: float = STARTUP_SECONDS
+    """Seconds from the start of a program to its hello."""
 
 
 class Worker:
@@ -130,17 +132,19 @@ class Worker:
             resource.prlimit(self.process.pid, resource.RLIMIT_CORE, (CORE_BYTES, CORE_BYTES))
         self._pending = memoryview(wire.encode(Hello(protocol=VERSION, suite=SUITE_VERSION)))
 
-    def hello(self, timeout: float = STARTUP_SECONDS) -> HelloAnswer:
-        """Who the program is and what it claims; waits for it the first time.
+    def hello(self) -> HelloAnswer:
+        """Who the program is and what it claims; waits for it the first time, as long as it may take to start.
 
         Raises:
             SubjectError: it did not start, or did not say hello as it should.
         """
         if self._hello is None:
             try:
-                answer = self._exchange(timeout)
+                answer = self._exchange(self.limits.startup)
             except SubjectFailure as failure:
                 self.kill()
+                if failure.verdict == "HANG":
+                    raise SubjectError(late_start(self.limits.startup, self.last_words())) from failure
                 why = self.last_words(MOST_REASON) if failure.code.startswith("exit-") else ""
                 raise SubjectError(why or f"no hello: {failure.detail}") from failure
             if isinstance(answer, ErrorAnswer):
@@ -358,6 +362,12 @@ class Worker:
         with contextlib.suppress(OSError):
             while data := self._read(self._err):
                 self.stderr = (self.stderr + data)[-KEPT_STDERR:]
+
+
+def late_start(seconds: float, words: str) -> str:
+    """What is said of a program that did not come up in time; ``words``: its last ones on stderr."""
+    text = f"no hello within {seconds:g} s, the limit of a subject's start: --startup-seconds allows more"
+    return text + (f"; stderr: {words}" if words else "")
 
 
 def signal_name(number: int) -> str:

@@ -14,7 +14,8 @@ from functools import cache
 from inputmeta.conformance.check.containers import inspector_of
 from inputmeta.conformance.subjects.base import Subject, SubjectError, without_refusals
 from inputmeta.conformance.subjects.loading import load_subject
-from inputmeta.conformance.workers.process import MIB, STARTUP_SECONDS, Limits, Worker
+from inputmeta.conformance.workers.compiled import kept_compiled
+from inputmeta.conformance.workers.process import MIB, STARTUP_SECONDS, Limits, Worker, late_start
 from inputmeta.conformance.workers.subject import IsolatedSubject
 from inputmeta.conformance.workers.wire import FRAMES, LINES, OURS, Wire
 
@@ -27,16 +28,18 @@ MEMORY_LIMIT = 8192
 
 
 @cache
-def require_suite(python: str) -> None:
-    """Whether an interpreter can serve a subject, asked once.
+def require_suite(python: str, seconds: float) -> None:
+    """Whether an interpreter can serve a subject, asked once; it has so many ``seconds`` to import the suite.
 
     Raises:
         SubjectError: there is no such interpreter, or it cannot import the suite.
     """
     asked = [python, "-c", "import inputmeta.conformance.protocol.serve"]
     try:
-        ended = subprocess.run(asked, capture_output=True, text=True, timeout=STARTUP_SECONDS, check=False)
-    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+        ended = subprocess.run(asked, capture_output=True, text=True, timeout=seconds, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise SubjectError(f"--subject-python {python}: {late_start(seconds, '')}") from error
+    except (OSError, ValueError) as error:
         raise SubjectError(f"--subject-python {python}: {getattr(error, 'strerror', None) or error}") from error
     if ended.returncode:
         why = (ended.stderr.strip().splitlines() or [f"exit code {ended.returncode}"])[-1][:300]
@@ -69,6 +72,8 @@ class Target:
     in_process: bool = False
     timeout: float = TIMEOUT
     memory_limit: int = MEMORY_LIMIT
+    startup: float = STARTUP_SECONDS
+    """Seconds for a worker to import and make the subject, and to say hello."""
     valid_only: bool = False
     """Whatever it claims to check, no batch that breaks a precondition is handed over."""
     python: str | None = None
@@ -87,13 +92,15 @@ class Target:
             parts.append(f"--timeout {self.timeout:g}")
         if self.memory_limit != MEMORY_LIMIT:
             parts.append(f"--memory-limit {self.memory_limit}")
+        if self.startup != STARTUP_SECONDS:
+            parts.append(f"--startup-seconds {self.startup:g}")
         parts += ["--valid-only"] * self.valid_only
         return " ".join(parts)
 
     @property
     def limits(self) -> Limits:
         """What one batch may take."""
-        return Limits(self.timeout, self.memory_limit * MIB)
+        return Limits(self.timeout, self.memory_limit * MIB, self.startup)
 
     def start(self) -> Worker:
         """A new worker; raises SubjectError if the program cannot be run."""
@@ -106,13 +113,13 @@ class Target:
     ) -> Worker:
         """A new worker that runs a module of the suite, ``env`` beside ours; raises SubjectError if it cannot run."""
         if self.python is not None:
-            require_suite(self.python)
-            argv = [self.python, "-m", module, *arguments]
-            return Worker(argv, wire=wire, limits=self.limits, env={**(env or {}), **os.environ})
-        argv = [sys.executable, "-m", module, *arguments]
-        # What can be imported here can be imported there; ``-m`` adds the working folder.
-        path = os.pathsep.join(entry for entry in sys.path if entry)
-        return Worker(argv, wire=wire, limits=self.limits, env={**(env or {}), **os.environ, "PYTHONPATH": path})
+            require_suite(self.python, self.startup)
+        python = self.python or sys.executable
+        environment = {**(env or {}), **os.environ, **kept_compiled(python, os.environ)}
+        if self.python is None:
+            # What can be imported here can be imported there; ``-m`` adds the working folder.
+            environment["PYTHONPATH"] = os.pathsep.join(entry for entry in sys.path if entry)
+        return Worker([python, "-m", module, *arguments], wire=wire, limits=self.limits, env=environment)
 
     @contextmanager
     def open(self, *, spares: int = 0) -> Iterator[Subject]:
