@@ -6,18 +6,20 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 
 from inputmeta.conformance.check.containers import inspector_of
+from inputmeta.conformance.console import notice
 from inputmeta.conformance.subjects.base import Subject, SubjectError, without_refusals
 from inputmeta.conformance.subjects.loading import load_subject
 from inputmeta.conformance.workers.compiled import kept_compiled
+from inputmeta.conformance.workers.host import Starter
 from inputmeta.conformance.workers.process import MIB, STARTUP_SECONDS, Limits, Worker, late_start
 from inputmeta.conformance.workers.subject import IsolatedSubject
-from inputmeta.conformance.workers.wire import FRAMES, LINES, OURS, Wire
+from inputmeta.conformance.workers.wire import FRAMES, LINES, Wire
 
 SUBJECT = "engine"
 """What is tested if nothing is named."""
@@ -102,10 +104,23 @@ class Target:
         """What one batch may take."""
         return Limits(self.timeout, self.memory_limit * MIB, self.startup)
 
-    def start(self) -> Worker:
-        """A new worker; raises SubjectError if the program cannot be run."""
-        if self.command is None:
-            return self.start_python("inputmeta.conformance.protocol.serve", self.subject, wire=OURS)
+    @contextmanager
+    def starting(self) -> Iterator[Callable[[], Worker]]:
+        """What starts a new worker, and raises SubjectError if the program cannot be run.
+
+        Workers of a Python subject whose import is slow are forked from one process, which ends here.
+        """
+        if self.command is not None:
+            yield self._start_command
+            return
+        if self.python is not None:
+            require_suite(self.python, self.startup)
+        with Starter(self._argv, self._environment({}), self.subject, self.limits) as starter:
+            yield starter.start
+            if starter.note:
+                notice(f"subject {self.subject}: every worker imported it anew, since {starter.note}")
+
+    def _start_command(self) -> Worker:
         return Worker(self._words(), wire=LINES if self.json else FRAMES, limits=self.limits)
 
     def start_python(
@@ -114,12 +129,18 @@ class Target:
         """A new worker that runs a module of the suite, ``env`` beside ours; raises SubjectError if it cannot run."""
         if self.python is not None:
             require_suite(self.python, self.startup)
-        python = self.python or sys.executable
-        environment = {**(env or {}), **os.environ, **kept_compiled(python, os.environ)}
+        argv, environment = self._argv(module, arguments), self._environment(env or {})
+        return Worker(argv, wire=wire, limits=self.limits, env=environment)
+
+    def _argv(self, module: str, arguments: Sequence[str]) -> list[str]:
+        return [self.python or sys.executable, "-m", module, *arguments]
+
+    def _environment(self, added: Mapping[str, str]) -> dict[str, str]:
+        environment = {**added, **os.environ, **kept_compiled(self.python or sys.executable, os.environ)}
         if self.python is None:
             # What can be imported here can be imported there; ``-m`` adds the working folder.
             environment["PYTHONPATH"] = os.pathsep.join(entry for entry in sys.path if entry)
-        return Worker([python, "-m", module, *arguments], wire=wire, limits=self.limits, env=environment)
+        return environment
 
     @contextmanager
     def open(self, *, spares: int = 0) -> Iterator[Subject]:
@@ -140,7 +161,7 @@ class Target:
             return
         if self.json and self.command is None:
             raise SubjectError("--subject-json: belongs to --subject-command")
-        with IsolatedSubject(self.start, timeout=self.timeout, spares=spares) as isolated:
+        with self.starting() as start, IsolatedSubject(start, timeout=self.timeout, spares=spares) as isolated:
             if self.valid_only:
                 isolated.capabilities = without_refusals(isolated.capabilities)
             yield isolated
