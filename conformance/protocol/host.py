@@ -10,14 +10,17 @@ Messages on the socket are packets of :data:`PACKET`: what, then two numbers.
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import ctypes
 import os
 import signal
 import socket
 import struct
 import sys
+import threading
 import time
-from typing import BinaryIO
+from typing import BinaryIO, NoReturn
 
 from inputmeta.conformance.protocol.serve import own_streams, serve, subject_or_exit
 from inputmeta.conformance.subjects.loading import preload
@@ -130,18 +133,36 @@ def main(arguments: list[str]) -> int:
     begin = time.monotonic()
     imported = preload(name)
     reason = obstacle() if imported and time.monotonic() - begin > slow else None
-    source, sink = streams.source, streams.sink
     if reason == "":
         control.send(HOST)
         worker = fork_workers(control, streams)
-        if worker is None:
-            return 0
-        source, sink = worker
-    else:
-        control.send(PLAIN + (reason or "").encode())
-        control.close()
-    serve(subject_or_exit(name), source, sink)
+        if worker is not None:
+            run_forked(name, *worker)
+        return 0
+    control.send(PLAIN + (reason or "").encode())
+    control.close()
+    serve(subject_or_exit(name), streams.source, streams.sink)
     return 0
+
+
+def run_forked(name: str, source: BinaryIO, sink: BinaryIO) -> NoReturn:
+    """Be a worker. At its end what was to be done at an end is done, but memory is left to the system.
+
+    An interpreter that has imported much takes seconds to give it back piece by piece.
+    """
+    code: object = 0
+    try:
+        serve(subject_or_exit(name), source, sink)
+    except SystemExit as error:
+        code = error.code
+    except BaseException:
+        sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]
+        code = 1
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.flush()
+    os._exit(code if isinstance(code, int) else int(code is not None))
 
 
 if __name__ == "__main__":
