@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -13,11 +13,11 @@ from inputmeta.conformance.cases.model import Gather
 from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.subjects.arrays import formed
 from inputmeta.conformance.subjects.base import Capabilities, Rejection, Result
+from inputmeta.conformance.subjects.device import Buffers, tensors_over
 from inputmeta.engine.broadcast.errors import RefusedError
 from inputmeta.engine.broadcast.manifest import assemble, decode, describe, encode
 from inputmeta.engine.broadcast.receive import fill
 
-Buffers = dict[str, torch.Tensor] | None
 MOST_STEPS = 6
 """Steps of which the engine's sequences are kept: as many as a case has."""
 
@@ -131,13 +131,13 @@ class EngineSubject:
     def decode_zos(
         self, request: Request, sequences: list[engine.SequenceMetadata], config: engine.MetadataConfig, out: Buffers
     ) -> engine.InputMetadataV4:
-        """A ZOS decode step; F-GATHER inputs have its tokens gathered, those of F-VARLEN make it shorter."""
+        """A ZOS decode step with its expansions; tokens gathered (F-GATHER), rows fewer (F-VARLEN) as asked."""
         inputs = engine.prepare_decode_zos_inputs(sequences, config)
         if out is not None or request.gather is not None:
             inputs = inputs.to(self.device)  # else the next call sends the step over
         if request.gather is not None:
             inputs = self.following(inputs, request.gather)
-        return engine.prepare_decode_v4_zos(inputs, config, out=out, device=self.device)
+        return engine.prepare_decode_v4_zos(inputs, config, out=out, device=self.device, expansions=request.expand)
 
     def following(self, inputs: engine.MetadataZOS, gather: Gather) -> engine.MetadataZOS:
         """The step as one that follows another, its rows those that the last step's sampler left it."""
@@ -199,28 +199,6 @@ def full_layout(out: Buffers) -> Buffers:
     if positions is not None:
         full["positions"] = positions
     return full
-
-
-def tensors_over(
-    arrays: dict[str, np.ndarray], place: Callable[[torch.Tensor], torch.Tensor] = lambda memory: memory
-) -> dict[str, torch.Tensor]:
-    """The arrays as tensors of the same memory; arrays that are views of one allocation are views of one storage.
-
-    ``place`` gives the memory that stands for one whole allocation, which it gets as a flat tensor; by default itself.
-
-    """
-    storages: dict[int, torch.Tensor] = {}
-    tensors = {}
-    for key, array in arrays.items():
-        root = array
-        while isinstance(root.base, np.ndarray):
-            root = root.base
-        address = root.__array_interface__["data"][0]
-        if address not in storages:
-            storages[address] = place(torch.from_numpy(root.reshape(-1)))
-        begin = (array.__array_interface__["data"][0] - address) // array.itemsize
-        tensors[key] = storages[address].narrow(0, begin, array.size).view(array.shape)
-    return tensors
 
 
 def engine_config(config: oracle.MetadataConfig) -> engine.MetadataConfig:

@@ -18,21 +18,23 @@ ROOT = Path(__file__).resolve().parents[1]
 
 FLOORS = (
     ("commands", "suite", "gpu", "benchmarks", "mutants", "examples", "strikes"),
-    ("engines",),
+    ("engines", "report"),
     ("campaign",),
     ("wide",),
     ("workers",),
-    ("protocol", "trace"),
+    ("protocol", "trace", "explain"),
     ("check",),
     ("subjects", "generate"),
     ("reference", "dialects"),
+    ("capture",),
     ("cases",),
-    ("console", "exits", "folders", "interrupts", "version"),
+    ("console", "exits", "folders", "interrupts", "settings", "version"),
 )
 """Folders of ``conformance/`` by floor, the highest first; the last one is modules at the root."""
 BESIDE = {
     ("commands", "mutants"),
     ("benchmarks", "gpu"),
+    ("gpu", "mutants"),
     ("benchmarks", "examples"),
     ("console", "exits"),
     ("console", "interrupts"),

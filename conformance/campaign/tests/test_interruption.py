@@ -18,8 +18,9 @@ from inputmeta.conformance.campaign.failures import Failure
 from inputmeta.conformance.campaign.fuzz import fuzz
 from inputmeta.conformance.campaign.generated import profile_for
 from inputmeta.conformance.campaign.journal import Journal, recover
-from inputmeta.conformance.campaign.judging import Report, Run
+from inputmeta.conformance.campaign.judging import Run
 from inputmeta.conformance.campaign.session import Session
+from inputmeta.conformance.campaign.summary import Report
 from inputmeta.conformance.cases.files import load_case
 from inputmeta.conformance.check.runner import run_case
 from inputmeta.conformance.interrupts import Interrupted, at_once, held, look, noted, watched
@@ -115,7 +116,10 @@ def test_a_second_signal_ends_the_process_at_once() -> None:
     assert (done.returncode, done.stdout) == (-signal.SIGTERM, "one\n")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGTERM, *(pytest.param(number, marks=pytest.mark.slow) for number in (signal.SIGINT, signal.SIGHUP))],
+)
 def test_a_struck_command_saves_and_tells_what_it_found(tmp_path: Path, number: int) -> None:
     arguments = ["fuzz", "--subject", RAISES, "--seconds", "100"]
     command = [sys.executable, "-c", "from inputmeta.conformance.commands.main import main; main()", *arguments]
