@@ -32,7 +32,8 @@ from inputmeta.conformance.generate import Profile
 from inputmeta.conformance.interrupts import Interrupted, held
 from inputmeta.conformance.subjects import Subject
 from inputmeta.conformance.version import VERSION
-from inputmeta.conformance.workers.target import MEMORY_LIMIT, STARTUP_SECONDS, TIMEOUT, Target
+from inputmeta.conformance.workers.process import STARTUP_SECONDS
+from inputmeta.conformance.workers.target import MEMORY_LIMIT, TIMEOUT, Target
 
 MAX_TITLE = 4000
 """Characters of a case's title."""

@@ -24,6 +24,7 @@ from inputmeta.conformance.generate import NothingToDrawError
 from inputmeta.conformance.interrupts import Interrupted, noted, watched
 from inputmeta.conformance.subjects import SubjectError
 from inputmeta.conformance.workers import target
+from inputmeta.conformance.workers.process import STARTUP_SECONDS
 from inputmeta.conformance.workers.target import Target
 
 
@@ -169,7 +170,7 @@ def with_target(
             "in_process": (InProcessOption, in_process),
             "timeout": (TimeoutOption, target.TIMEOUT),
             "memory_limit": (MemoryOption, target.MEMORY_LIMIT),
-            "startup": (StartupOption, target.STARTUP_SECONDS),
+            "startup": (StartupOption, STARTUP_SECONDS),
             "valid_only": (ValidOnlyOption, False),
         }
         options = {name: option for name, option in options.items() if name not in without}

@@ -20,6 +20,7 @@ import struct
 import sys
 import threading
 import time
+import traceback
 from typing import BinaryIO, NoReturn
 
 from inputmeta.conformance.protocol.serve import own_streams, serve, subject_or_exit
@@ -156,7 +157,7 @@ def run_forked(name: str, source: BinaryIO, sink: BinaryIO) -> NoReturn:
     except SystemExit as error:
         code = error.code
     except BaseException:
-        sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]
+        traceback.print_exc()
         code = 1
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()

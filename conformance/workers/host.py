@@ -198,7 +198,7 @@ class Starter:
         words = b""
         errors = [process.stderr.fileno()]
         while (left := end - time.monotonic()) > 0:
-            ready = select.select([control, *errors], [], [], left)[0]
+            ready = select.select([control.fileno(), *errors], [], [], left)[0]
             if errors and errors[0] in ready:
                 data = os.read(errors[0], MOST_PACKET)
                 words = (words + data)[-KEPT_STDERR:]

@@ -81,9 +81,18 @@ class Process(Protocol):
     """The process of a worker, which leads a session."""
 
     pid: int
-    stdin: IO[bytes] | None
-    stdout: IO[bytes] | None
-    stderr: IO[bytes] | None
+
+    @property
+    def stdin(self) -> IO[bytes] | None:
+        """What it reads."""
+
+    @property
+    def stdout(self) -> IO[bytes] | None:
+        """What it writes."""
+
+    @property
+    def stderr(self) -> IO[bytes] | None:
+        """What it says beside."""
 
     def state(self) -> tuple[int, int] | None:
         """How it ended, ``si_code`` and ``si_status``, without reaping it; None if it has not."""

@@ -129,7 +129,7 @@ def test_an_import_that_starts_threads_is_made_anew_for_each_worker_and_that_is_
     [
         (
             "hangs",
-            r"no hello within 3 s, the limit of a subject's start: --startup-seconds allows more; stderr: import",
+            r"no hello within 3 s, the limit of a subject's start: --startup-seconds allows more",
         ),
         ("dies", "no hello: died by SIGABRT; stderr: "),
         ("raises", "no such library"),
