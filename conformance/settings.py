@@ -77,6 +77,7 @@ class Settings(Table, frozen=True, kw_only=True):
     save_dir: str | None = None
     timeout: Positive | None = None
     memory_limit: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    startup_seconds: Positive | None = None
     case_budget: Positive | None = None
     valid_only: bool | None = None
     fuzz: Fuzz = Fuzz()

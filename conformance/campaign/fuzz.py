@@ -40,6 +40,10 @@ LOOK_SECONDS = 0.02
 SHRINK_SECONDS = 45.0
 SHRINK_SHARE = 0.6
 """Of the time that is left when something fails."""
+SLOW_CASE_SECONDS = 0.3
+SLOW_CASES = 50
+"""Hypothesis shrinks by hundreds of cases. Where a case takes so long, and there is no time for so many of them, all of
+it is the reducer's, which begins with the likely sequence alone."""
 LATE_SHARE, LATE_SECONDS = 0.2, 9.0
 """What a failure in the last moments may add to the time of a campaign: this share of it, at most these seconds."""
 
@@ -79,6 +83,8 @@ class Campaign:
     """When what failed is to be told, by the monotonic clock; None: whenever that is."""
     cut_short: bool = False
     """Whether time was up before all that failed was shrunk."""
+    unshrunk: bool = False
+    """Whether nothing that failed was shrunk, the subject being too slow for it."""
 
     @property
     def subject(self) -> Subject:
@@ -160,6 +166,11 @@ class Campaign:
             return now + self.shrink_seconds
         self.deadline = max(end, now + min(LATE_SHARE * (end - begin), LATE_SECONDS))
         return now + min(self.shrink_seconds, SHRINK_SHARE * (self.deadline - now))
+
+    def too_slow(self, took: float, left: float) -> bool:
+        """Whether a case that ``took`` so many seconds is not to be shrunk by Hypothesis in those that are left."""
+        self.unshrunk = took >= SLOW_CASE_SECONDS and SLOW_CASES * took > left
+        return self.unshrunk
 
 
 class _Stop(BaseException):
@@ -311,7 +322,11 @@ def _run_round(
             campaign.not_built.update(outcome.unsupported)
         on_case(campaign)
         if new:
-            shrink_end = shrink_end or campaign.reduce_from(time.monotonic(), begin, end)
+            after = time.monotonic()
+            shrink_end = shrink_end or campaign.reduce_from(after, begin, end)
+            hung = any(finding.verdict is Verdict.HANG for finding in new)
+            if not hung and campaign.too_slow(after - now, shrink_end - after):
+                raise _Stop
             hurry.enter_context(_haste(campaign, new))
             raise exception_class(new[0].signature)(new[0])
 

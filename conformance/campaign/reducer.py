@@ -123,6 +123,19 @@ class Reducer:
         """As :meth:`run`, leaving out steps and sequences alone."""
         return self._until_nothing_moves(self._fewer)
 
+    def run_alone(self) -> bool:
+        """Whether the sequence at fault alone still fails, or else its step: the cheapest runs that may tell most."""
+        try:
+            return self._sequence_at_fault() or self._step_at_fault()
+        except TimeUp:
+            return False
+
+    def _sequence_at_fault(self) -> bool:
+        return self._keep([(self.finding.step, place) for place in sequences_at_fault(self.case, self.finding)[:1]])
+
+    def _step_at_fault(self) -> bool:
+        return self._keep([place for place in self.parts.places if place[0] == self.finding.step])
+
     def _until_nothing_moves(self, *moves: Callable[[], None]) -> str:
         try:
             self._fewer_at_once()
@@ -178,10 +191,8 @@ class Reducer:
 
     def _fewer_at_once(self) -> None:
         """The likely ones alone; the first steps and sequences up to some; then the last ones from some on."""
-        step = self.finding.step
-        self._keep([place for place in self.parts.places if place[0] == step])
-        likely = sequences_at_fault(self.case, self.finding)[:1]
-        self._keep([(self.finding.step, place) for place in likely])
+        self._step_at_fault()
+        self._sequence_at_fault()
         places = self.parts.places
         self._least(len(places), lambda count: self.parts.only(places[:count]), least=1)
         behind = self.parts.places

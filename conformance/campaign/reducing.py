@@ -109,12 +109,14 @@ class _Search:
 
     def run(self, failure: Failure) -> Failure:
         """The failure reduced; raises whatever ends the run before it is known to fail."""
-        case, before = failure.case, list(failure.before)
-        found = self._after(before)(case)
+        before = list(failure.before)
+        fresh = self._after(before)
+        first = Reducer(failure.case, failure.finding, fresh, self.end, on_try=self.on_try)
+        found = first.finding if not before and first.run_alone() else fresh(failure.case)
         if found is None:
             return failure
-        reduced = self._reduced(case, found, before)
-        finding, texts, runs = reduced.finding, reduced, reduced.tried
+        reduced = self._reduced(first.case, found, before)
+        finding, texts, runs = reduced.finding, reduced, first.runs + reduced.tried
         for index in reversed(range(len(before))):
 
             def probe(earlier: Case, index: int = index, last: Case = reduced.case) -> Finding | None:
@@ -124,9 +126,10 @@ class _Search:
             before[index], runs = smaller.case, runs + smaller.tried
             texts = replace(texts, ended=texts.ended or smaller.ended)
         told = str(replace(texts, tried=runs))
-        if reduced.case == case and before == list(failure.before):
+        same = reduced.case == failure.case
+        if same and before == list(failure.before):
             return replace(failure, reduced=told)
-        smaller_case = _titled(reduced.case, case) if reduced.case != case else case
+        smaller_case = failure.case if same else _titled(reduced.case, failure.case)
         mark = self.session.mark()
         return replace(failure, finding=finding, case=smaller_case, mark=mark, reduced=told, before=tuple(before))
 

@@ -10,7 +10,7 @@ from enum import Enum, auto
 from rich.progress import Progress
 
 from inputmeta.conformance import exits
-from inputmeta.conformance.campaign.fuzz import Campaign
+from inputmeta.conformance.campaign.fuzz import SHRINK_SECONDS, Campaign
 from inputmeta.conformance.campaign.judging import Run, tell
 from inputmeta.conformance.campaign.known_counts import Seen
 from inputmeta.conformance.campaign.reducing import REDUCE_SECONDS, REDUCER, reduce_roots
@@ -23,6 +23,8 @@ from inputmeta.conformance.subjects import Subject
 
 REDUCE_SHARE = 0.4
 """Of the time that is left behind shrinking."""
+UNSHRUNK_SHARE = 0.7
+"""The same where the subject was too slow for shrinking."""
 
 
 def show_on(bar: Progress, *, by_cases: bool = False) -> Callable[[Campaign], None]:
@@ -126,11 +128,10 @@ def coverage_text(campaign: Campaign, detail: Detail) -> str:
     return "\n".join(lines)
 
 
-def reduce_seconds(deadline: float | None) -> float:
+def reduce_seconds(campaign: Campaign) -> float:
     """Of the time until what failed is to be told, the rest being for labelling."""
-    if deadline is None:
-        return REDUCE_SECONDS
-    return min(REDUCE_SECONDS, REDUCE_SHARE * (deadline - time.monotonic()))
+    most, share = (SHRINK_SECONDS, UNSHRUNK_SHARE) if campaign.unshrunk else (REDUCE_SECONDS, REDUCE_SHARE)
+    return most if campaign.deadline is None else min(most, share * (campaign.deadline - time.monotonic()))
 
 
 def conclude(campaign: Campaign, run: Run) -> int:
@@ -138,12 +139,14 @@ def conclude(campaign: Campaign, run: Run) -> int:
     for signature, entry in sorted(campaign.known_seen.items()):
         remark(str(run.saw_known(signature, entry)))
     run.fails(*campaign.known_seen)
-    origin = Origin(found_by="fuzz", seed=campaign.seed, minimised_by=f"hypothesis, {REDUCER}")
+    origin = Origin(
+        found_by="fuzz", seed=campaign.seed, minimised_by=REDUCER if campaign.unshrunk else f"hypothesis, {REDUCER}"
+    )
     run.deadline = campaign.deadline
     aside = ""
     if campaign.cut_short:
         aside = f"not fully shrunk: {campaign.interrupted or 'time was up'}"
-    seconds = reduce_seconds(run.deadline)
+    seconds = reduce_seconds(campaign)
     failures = reduce_roots(run.session, campaign.failures.by_size(), seconds, is_known=run.is_known)
     new = tell(run, failures, origin=origin, aside=aside)
     run.deadline = None

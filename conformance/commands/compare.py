@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Annotated
@@ -31,6 +32,7 @@ from inputmeta.conformance.generate import Profile
 from inputmeta.conformance.interrupts import Interrupted, held
 from inputmeta.conformance.subjects import Subject
 from inputmeta.conformance.version import VERSION
+from inputmeta.conformance.workers.process import STARTUP_SECONDS
 from inputmeta.conformance.workers.target import MEMORY_LIMIT, TIMEOUT, Target
 
 MAX_TITLE = 4000
@@ -48,12 +50,21 @@ def compare(
         list[str] | None, typer.Option("--subject-command", help="a program that speaks the protocol; may be repeated")
     ] = None,
     json: options.JsonOption = False,
+    python: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--subject-python",
+            metavar="PATH",
+            help="the interpreter that every --subject runs in; repeated, that of each in their order, - for this one",
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="of the generated cases")] = 0,
     count: Annotated[int, typer.Option("--cases", min=1, help="how many cases to generate")] = 300,
     save_dir: options.SaveDirOption = options.SAVE_DIR,
     in_process: options.InProcessOption = False,
     timeout: options.TimeoutOption = TIMEOUT,
     memory_limit: options.MemoryOption = MEMORY_LIMIT,
+    startup: options.StartupOption = STARTUP_SECONDS,
     valid_only: options.ValidOnlyOption = False,
     html: options.HtmlOption = None,
     quiet: options.QuietOption = False,
@@ -66,15 +77,17 @@ def compare(
 
     Example: `inputmeta compare --subject engine --subject my_engine.adapter:build --cases 500`
     """
-    limits = (timeout, memory_limit, valid_only)
-    targets = [Target(name, None, False, in_process, *limits) for name in subject or []]
-    targets += [Target("", words, json, False, *limits) for words in command or []]
+    limits = partial(Target, timeout=timeout, memory_limit=memory_limit, startup=startup, valid_only=valid_only)
+    names = subject or []
+    pythons = interpreters(names, python or [])
+    targets = [limits(name, in_process=in_process, python=where) for name, where in zip(names, pythons, strict=True)]
+    targets += [limits("", words, json) for words in command or []]
     if not targets:
         raise fail("nothing to compare: give --subject or --subject-command, once for each")
     with quieted(quiet), options.one_line_errors(), ExitStack() as stack:
         agreement = Agreement(labelled([stack.enter_context(target.open()) for target in targets]))
         stack.enter_context(held())
-        summary = Summary(subjects=tuple(agreement.parties), options=" ".join(target.options for target in targets))
+        summary = Summary(subjects=tuple(agreement.parties), options=again(targets))
         with reported(summary, "compare", html=html):
             began = time.monotonic()
             run(agreement, cases or [], seed, count)
@@ -83,6 +96,26 @@ def compare(
             differs = exits.DIFFERS if agreement.differs else exits.CONFORMS
             summary.code = differs if agreement.compared else exits.NOTHING_RAN
         raise typer.Exit(summary.code)
+
+
+def interpreters(subjects: Sequence[str], pythons: Sequence[str]) -> list[str | None]:
+    """The interpreter of each subject: one for all of them, or one each, ``-`` for ours; typer.Exit if neither."""
+    if len(pythons) > 1 and len(pythons) != len(subjects):
+        given = f"given {len(pythons)} times for {len(subjects)} times --subject"
+        raise fail(f"--subject-python: {given}; want once, or once for each")
+    if pythons and not subjects:
+        raise fail("--subject-python: belongs to --subject; a --subject-command is run as it is")
+    each = pythons if len(pythons) > 1 else [*pythons] * len(subjects) or ["-"] * len(subjects)
+    return [None if name == "-" else name for name in each]
+
+
+def again(targets: Sequence[Target]) -> str:
+    """The options that name the targets; where one has an interpreter of its own, every ``--subject`` has one named."""
+    named = any(target.python is not None for target in targets)
+    here = {True: " --subject-python -", False: ""}
+    return " ".join(
+        target.options + here[named and target.command is None and target.python is None] for target in targets
+    )
 
 
 def labelled(subjects: Sequence[Subject]) -> dict[str, Subject]:

@@ -42,7 +42,7 @@ def fuzz(
         typer.Option(
             min=0,
             help="the time of the whole run, shrinking and labelling of failures included; what fails in its last "
-            "fifth may add a fifth, 9 s at most",
+            "fifth may add a fifth, 9 s at most; a case that has begun is finished",
         ),
     ] = 60.0,
     seed: Annotated[int | None, typer.Option(min=0, help="printed; drawn if left out")] = None,

@@ -114,8 +114,8 @@ def defaults(values: dict[str, Any], command: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for parameter in command.params:
         names = [name.removeprefix("--") for name in parameter.opts if name.startswith("--")]
-        # `compare` has several subjects, and names them itself.
-        if parameter.name != "subject" or not parameter.multiple:
+        # `compare` has several subjects, and names them and their interpreters itself.
+        if parameter.name not in {"subject", "command", "python"} or not parameter.multiple:
             found.update((str(parameter.name), values[name]) for name in names if name in values)
     return found
 

@@ -24,6 +24,7 @@ from inputmeta.conformance.generate import NothingToDrawError
 from inputmeta.conformance.interrupts import Interrupted, noted, watched
 from inputmeta.conformance.subjects import SubjectError
 from inputmeta.conformance.workers import target
+from inputmeta.conformance.workers.process import STARTUP_SECONDS
 from inputmeta.conformance.workers.target import Target
 
 
@@ -66,6 +67,9 @@ InProcessOption = Annotated[
 ]
 TimeoutOption = Annotated[float, typer.Option("--timeout", min=0.01, help="seconds a worker has for a batch")]
 MemoryOption = Annotated[int, typer.Option("--memory-limit", min=1, help="MiB a worker may have resident")]
+StartupOption = Annotated[
+    float, typer.Option("--startup-seconds", min=0.01, help="seconds a worker has to import and make the subject")
+]
 ValidOnlyOption = Annotated[
     bool, typer.Option("--valid-only", help="leave out whatever breaks a precondition: no refusal is asked for")
 ]
@@ -166,6 +170,7 @@ def with_target(
             "in_process": (InProcessOption, in_process),
             "timeout": (TimeoutOption, target.TIMEOUT),
             "memory_limit": (MemoryOption, target.MEMORY_LIMIT),
+            "startup": (StartupOption, STARTUP_SECONDS),
             "valid_only": (ValidOnlyOption, False),
         }
         options = {name: option for name, option in options.items() if name not in without}

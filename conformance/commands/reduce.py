@@ -14,7 +14,7 @@ from rich.progress import Progress
 
 from inputmeta.conformance import exits
 from inputmeta.conformance.campaign.examine import Examiner
-from inputmeta.conformance.campaign.failures import Failure, roots
+from inputmeta.conformance.campaign.failures import Failure, roots, seen_on
 from inputmeta.conformance.campaign.judging import Run, opened, tell
 from inputmeta.conformance.campaign.known import KnownFailures
 from inputmeta.conformance.campaign.reducer import Reducer
@@ -79,9 +79,7 @@ def run_reduce(run: Run, cases: list[Case], end: float, reduce_one: ReduceOne) -
     case, outcome = first_failing(run, cases)
     if not outcome.findings:
         return nothing_to_reduce(run, outcome)
-    mark = run.session.mark()
-    beside = frozenset(found.signature for found in outcome.findings)
-    failures = [Failure.seen(found, case, mark, beside=beside) for found in outcome.findings]
+    failures = seen_on(case, outcome.findings, run.session.mark())
     found = {root.failure.finding.signature: root.failure for root in roots(failures)}
     remark(f"reduce {run.subject.name}: {', '.join(found)}")
     for index, (signature, failure) in enumerate(found.items()):

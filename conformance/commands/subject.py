@@ -76,19 +76,21 @@ def check_subject(
     from inputmeta.conformance.workers.contract import run_checks  # noqa: PLC0415 - brings the oracle's batches along
     from inputmeta.conformance.workers.contract_batches import sending  # noqa: PLC0415
 
-    def start() -> Worker:
-        worker = target.start()
-        worker.wire = sending(worker.wire)
-        return worker
-
     failed = False
     results = []
-    for result in run_checks(start, robust=robust, valid_only=target.valid_only):
-        failed = failed or bool(result.problems)
-        results.append(dataclasses.asdict(result))
-        if not as_json:
-            write = say if result.problems else remark
-            show(result.name, result.meaning, result.problems, result.skipped, write)
+    with target.starting() as start_worker:
+
+        def start() -> Worker:
+            worker = start_worker()
+            worker.wire = sending(worker.wire)
+            return worker
+
+        for result in run_checks(start, robust=robust, valid_only=target.valid_only):
+            failed = failed or bool(result.problems)
+            results.append(dataclasses.asdict(result))
+            if not as_json:
+                write = say if result.problems else remark
+                show(result.name, result.meaning, result.problems, result.skipped, write)
     if as_json:
         say(json.dumps(results, indent=1))
     else:

@@ -8,6 +8,7 @@ where the engine is not installed (:mod:`inputmeta.conformance.engines.recorded`
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from typing import ClassVar
 
 import numpy as np
@@ -43,6 +44,16 @@ class Adapter:
         self.version = packages.use(self.package, version)
         self.name = f"{self.subject}=={version}" if version else self.subject
         self.load()
+
+    @classmethod
+    def preload(cls, version: str | None = None) -> None:
+        """Import what is slow to import, torch here, for all workers to be forked after it: no builder is made.
+
+        An adapter of more than that adds to it, as :meth:`load` of the same release would import it.
+        """
+        packages.use(cls.package, version)
+        if "torch" in packages.PACKAGES[cls.package].given:
+            import_module("torch")
 
     def load(self) -> None:
         """Import the engine's builders and keep them on ``self``."""

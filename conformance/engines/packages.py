@@ -19,6 +19,7 @@ from importlib.metadata import Distribution
 from pathlib import Path
 
 from inputmeta.conformance.engines.pins import HUB, VLLM
+from inputmeta.conformance.folders import cache_folder
 from inputmeta.conformance.subjects.base import SubjectError
 
 FOLDER_VARIABLE = "INPUTMETA_ENGINES"
@@ -152,8 +153,7 @@ def root() -> Path:
     named = os.environ.get(FOLDER_VARIABLE)
     if named:
         return Path(named).absolute()
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(cache).absolute() / "inputmeta" / "engines"
+    return cache_folder() / "engines"
 
 
 def package_of(name: str) -> Package:

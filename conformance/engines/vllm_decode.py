@@ -35,6 +35,8 @@ READ = ("kv_swa_index", "kv_ca_index_len")
 """How the names of what a row reads begin."""
 MOST_ROWS, MOST_REQUESTS = 64, 32
 """Larger batches take an interpreter longer than a worker has."""
+MODULES = ("sparse_swa", "sparse_mla", "indexer")
+"""What is imported of it."""
 
 
 class VllmDecode(Adapter):
@@ -69,9 +71,15 @@ class VllmDecode(Adapter):
         conditions=Conditions(largest_token_slot=int(INT32.max)),
     )
 
+    @classmethod
+    def preload(cls, version: str | None = None) -> None:
+        """See :meth:`inputmeta.conformance.engines.adapter.Adapter.preload`."""
+        super().preload(version)
+        load(*MODULES)
+
     def load(self) -> None:
         """See :meth:`inputmeta.conformance.engines.adapter.Adapter.load`."""
-        self.vllm = load("sparse_swa", "sparse_mla", "indexer")
+        self.vllm = load(*MODULES)
 
     def call(self, request: Request) -> Raw:
         """What vLLM builds of a batch, by the specification's flat keys; lengths of windows by themselves."""

@@ -16,6 +16,8 @@ from inputmeta.conformance.engines.vllm_runtime import SPARE_ROWS, Vllm, host, i
 from inputmeta.conformance.subjects.base import Capabilities, Result
 
 DIALECTS = ("int64", "zigzag-packed")
+MODULES = ("pcp_manager",)
+"""What is imported of it."""
 
 
 class VllmPcp(Adapter):
@@ -33,9 +35,15 @@ class VllmPcp(Adapter):
         conditions=Conditions(least_cp_size=2, empty_steps=False),
     )
 
+    @classmethod
+    def preload(cls, version: str | None = None) -> None:
+        """See :meth:`inputmeta.conformance.engines.adapter.Adapter.preload`."""
+        super().preload(version)
+        load(*MODULES)
+
     def load(self) -> None:
         """See :meth:`inputmeta.conformance.engines.adapter.Adapter.load`."""
-        self.vllm = load("pcp_manager")
+        self.vllm = load(*MODULES)
 
     def call(self, request: Request) -> Raw:
         """What vLLM builds of a batch, by the specification's flat keys; the rows of all ranks laid end to end."""

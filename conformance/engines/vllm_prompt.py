@@ -48,6 +48,8 @@ KEPT = {
 }
 ODD_WINDOW = Unsupported("W no power of two, which a range of the kernel has to be")
 LATE_START = Unsupported("swa_valid_start past the first row, which a replay never is")
+MODULES = ("backend_utils", "sparse_swa", "sparse_mla", "indexer", "cache_utils", "model_state")
+"""What is imported of it."""
 
 
 class VllmPrompt(Adapter):
@@ -87,9 +89,15 @@ class VllmPrompt(Adapter):
         ),
     )
 
+    @classmethod
+    def preload(cls, version: str | None = None) -> None:
+        """See :meth:`inputmeta.conformance.engines.adapter.Adapter.preload`."""
+        super().preload(version)
+        load(*MODULES)
+
     def load(self) -> None:
         """See :meth:`inputmeta.conformance.engines.adapter.Adapter.load`."""
-        self.vllm = load("backend_utils", "sparse_swa", "sparse_mla", "indexer", "cache_utils", "model_state")
+        self.vllm = load(*MODULES)
 
     def call(self, request: Request) -> Raw:
         """What vLLM builds of a batch, by the specification's flat keys."""

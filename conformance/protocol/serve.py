@@ -259,8 +259,13 @@ def own_streams() -> tuple[BinaryIO, BinaryIO]:
 def loaded(name: str) -> tuple[Subject, BinaryIO, BinaryIO]:
     """A subject, and the process's streams for the protocol alone; without a subject the process ends with 125."""
     source, sink = own_streams()
+    return subject_or_exit(name), source, sink
+
+
+def subject_or_exit(name: str) -> Subject:
+    """A subject; without one the process ends with 125."""
     try:
-        return load_subject(name), source, sink
+        return load_subject(name)
     except SubjectError as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(NO_SUBJECT)

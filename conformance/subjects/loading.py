@@ -50,6 +50,33 @@ def load_subject(name: str) -> Subject:
     return subject
 
 
+def preload(name: str) -> bool:
+    """Import what the subject with a name needs, and make none; whether that went well: what went wrong, loading says.
+
+    A factory may have a function ``preload`` that imports what it would import itself when it is called; it takes the
+    ``version`` that the factory takes.
+    """
+    try:
+        module, colon, attribute = BUNDLED.get(name, name).partition(":")
+        version = None
+        if not colon:
+            from inputmeta.conformance.subjects.entry_points import entry_point  # noqa: PLC0415 - as below
+
+            bare, _, version = name.partition("==")
+            point = entry_point(bare)
+            found = None if point is None else point.load()
+        elif module in PREFIXES:
+            found = attribute_of(PREFIXES[module])
+        else:
+            found = attribute_of(f"{module}:{attribute}")
+        importing = getattr(found, "preload", None)
+        if callable(importing):
+            importing(*[version] * bool(version))
+    except Exception:  # importing a stranger's module may raise anything
+        return False
+    return True
+
+
 def engine_missing(error: ImportError) -> str | None:
     """What to install, if it is the engine that is not there, or torch, which the suite needs for it alone; else None.
 

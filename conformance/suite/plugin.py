@@ -30,6 +30,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--subject-json", action="store_true", help="the program speaks JSON lines")
     group.addoption("--subject-timeout", type=float, default=10.0, metavar="S", help="seconds a batch (default 10)")
     group.addoption("--subject-memory-limit", type=int, default=8192, metavar="MIB", help="of a worker (default 8192)")
+    group.addoption(
+        "--subject-startup-seconds", type=float, default=120.0, metavar="S", help="for a worker to start (default 120)"
+    )
     group.addoption("--subject-in-process", action="store_true", help="run the subject in pytest's own process")
     group.addoption("--subject-valid-only", action="store_true", help="leave out what breaks a precondition")
     group.addoption("--subject-seed", type=int, default=0, metavar="N", help="of the generated batches (default 0)")
@@ -57,6 +60,8 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError("--subject and --subject-command: give one of them")
     if config.getoption("subject_examples") < 1 or config.getoption("subject_timeout") <= 0:
         raise pytest.UsageError("--subject-examples and --subject-timeout must be above 0")
+    if config.getoption("subject_startup_seconds") <= 0:
+        raise pytest.UsageError("--subject-startup-seconds must be above 0")
     from inputmeta.conformance.cases import budget  # noqa: PLC0415 - only where the suite runs
 
     try:

@@ -132,6 +132,7 @@ def start(config: pytest.Config, resources: ExitStack) -> SuiteSession:
         in_process=option("subject_in_process"),
         timeout=option("subject_timeout"),
         memory_limit=option("subject_memory_limit"),
+        startup=option("subject_startup_seconds"),
         valid_only=option("subject_valid_only"),
     )
     file = option("known_failures")

@@ -28,7 +28,7 @@ FLOORS = (
     ("reference", "dialects"),
     ("capture",),
     ("cases",),
-    ("console", "exits", "interrupts", "settings", "version"),
+    ("console", "exits", "folders", "interrupts", "settings", "version"),
 )
 """Folders of ``conformance/`` by floor, the highest first; the last one is modules at the root."""
 BESIDE = {

@@ -18,7 +18,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import IO, NoReturn, Protocol
 
 from inputmeta.conformance.protocol.messages import (
     VERSION,
@@ -42,11 +42,13 @@ POLL_SECONDS = 0.02
 LOOK_SHARE = 10
 """Times as long as a look at memory took to the next one: it grows with the processes and their pages."""
 STARTUP_SECONDS = 120.0
-"""For a program to say hello: importing a framework and opening a device takes long on a busy machine."""
+"""For a program to say hello, where nobody says otherwise: importing a framework and opening a device takes long."""
 ENDING_SECONDS = 0.002
 """Between two looks at a process that closed its stdout: it mostly ends at once."""
+LEAST_START = 1.0
+"""Of the seconds of a start, for the hello of a program that has imported what it needs."""
 FAREWELL_SECONDS = 0.5
-"""For a program to end after ``bye``."""
+"""For a program to end after ``bye``, at least."""
 KEPT_STDERR = 4096
 """Bytes of a worker's stderr that are kept, the last ones."""
 NO_MEMORY = ("bad_alloc", "MemoryError", "annot allocate memory", "ut of memory")
@@ -71,6 +73,77 @@ class Limits:
     """Seconds."""
     memory: int = 8192 * MIB
     """Bytes of memory of the worker and what it started, pages that they share counted once."""
+    startup: float = STARTUP_SECONDS
+    """Seconds from the start of a program to its hello."""
+
+
+class Process(Protocol):
+    """The process of a worker, which leads a session."""
+
+    pid: int
+
+    @property
+    def stdin(self) -> IO[bytes] | None:
+        """What it reads."""
+
+    @property
+    def stdout(self) -> IO[bytes] | None:
+        """What it writes."""
+
+    @property
+    def stderr(self) -> IO[bytes] | None:
+        """What it says beside."""
+
+    def state(self) -> tuple[int, int] | None:
+        """How it ended, ``si_code`` and ``si_status``, without reaping it; None if it has not."""
+
+    def kill(self) -> None:
+        """Kill the process alone."""
+
+    def wait(self) -> object:
+        """Reap it, once it was killed."""
+
+
+class Spawned(subprocess.Popen[bytes]):
+    """A process that the suite started."""
+
+    @classmethod
+    def start(cls, argv: Sequence[str], env: Mapping[str, str] | None, pass_fds: Sequence[int] = ()) -> Spawned:
+        """Start ``argv``. Raises SubjectError: there is no such program, or it cannot be run."""
+        pipe = subprocess.PIPE
+        try:
+            process = cls(
+                argv,
+                stdin=pipe,
+                stdout=pipe,
+                stderr=pipe,
+                bufsize=0,
+                env=env,
+                start_new_session=True,
+                pass_fds=pass_fds,
+            )
+        except (OSError, ValueError) as error:
+            raise SubjectError(f"{argv[0]}: {getattr(error, 'strerror', None) or error}") from error
+        REAPER.watch(process.pid)
+        return process
+
+    def state(self) -> tuple[int, int] | None:
+        """See :class:`Process`."""
+        try:
+            state = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+        except ChildProcessError:  # somebody else has reaped it: as subprocess has it then
+            return os.CLD_EXITED, 0
+        return None if state is None else (state.si_code, state.si_status)
+
+    def end(self) -> None:
+        """Kill its process group, and reap it."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self.wait()
+        REAPER.forget(self.pid)
+        for pipe in (self.stdin, self.stdout, self.stderr):
+            if pipe is not None:
+                pipe.close()
 
 
 class Worker:
@@ -83,8 +156,13 @@ class Worker:
         wire: Wire = FRAMES,
         limits: Limits | None = None,
         env: Mapping[str, str] | None = None,
+        process: Process | None = None,
+        waited: float = 0.0,
+        stderr: bytes = b"",
     ) -> None:
         """Start ``argv`` and go on without waiting for it.
+
+        ``process``: it was started already, ``waited`` seconds of its start have gone by, and ``stderr`` was read.
 
         Raises:
             SubjectError: there is no such program, or it cannot be run.
@@ -92,7 +170,7 @@ class Worker:
         self.wire = wire
         self.limits = limits or Limits()
         self.argv = tuple(argv)
-        self.stderr = b""
+        self.stderr = stderr
         self.alive = True
         self.allowance = 0
         """Bytes of memory beyond the limit: what the suite itself has loaded there."""
@@ -103,19 +181,8 @@ class Worker:
         self._next_look = 0.0
         self._closed: float | None = None
         """When its stdout ended."""
-        try:
-            self.process = subprocess.Popen(
-                self.argv,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                bufsize=0,
-                env=env,
-                start_new_session=True,
-            )
-        except (OSError, ValueError) as error:
-            raise SubjectError(f"{argv[0]}: {getattr(error, 'strerror', None) or error}") from error
-        REAPER.watch(self.process.pid)
+        self._waited = waited
+        self.process: Process = process or Spawned.start(self.argv, env)
         pipes = (self.process.stdin, self.process.stdout, self.process.stderr)
         self._in, self._out, self._err = (pipe.fileno() for pipe in pipes if pipe is not None)
         self._poll = select.poll()
@@ -130,17 +197,19 @@ class Worker:
             resource.prlimit(self.process.pid, resource.RLIMIT_CORE, (CORE_BYTES, CORE_BYTES))
         self._pending = memoryview(wire.encode(Hello(protocol=VERSION, suite=SUITE_VERSION)))
 
-    def hello(self, timeout: float = STARTUP_SECONDS) -> HelloAnswer:
-        """Who the program is and what it claims; waits for it the first time.
+    def hello(self) -> HelloAnswer:
+        """Who the program is and what it claims; waits for it the first time, as long as it may take to start.
 
         Raises:
             SubjectError: it did not start, or did not say hello as it should.
         """
         if self._hello is None:
             try:
-                answer = self._exchange(timeout)
+                answer = self._exchange(max(LEAST_START, self.limits.startup - self._waited))
             except SubjectFailure as failure:
                 self.kill()
+                if failure.verdict == "HANG":
+                    raise SubjectError(late_start(self.limits.startup, self.last_words())) from failure
                 why = self.last_words(MOST_REASON) if failure.code.startswith("exit-") else ""
                 raise SubjectError(why or f"no hello: {failure.detail}") from failure
             if isinstance(answer, ErrorAnswer):
@@ -204,8 +273,8 @@ class Worker:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.process.pid, signal.SIGKILL)
 
-    def close(self) -> None:
-        """Say ``bye``, wait a moment for the program to end, then kill what is left."""
+    def close(self, seconds: float = FAREWELL_SECONDS) -> None:
+        """Say ``bye``, wait so many ``seconds`` at most for the program to end, then kill what is left."""
         if not self.alive:
             return
         if self._hello is not None and self.process.stdin is not None:
@@ -213,13 +282,12 @@ class Worker:
                 os.write(self._in, self.wire.encode(Bye()))
             with contextlib.suppress(OSError):
                 self.process.stdin.close()
-            self._ended(FAREWELL_SECONDS)
+            self._ended(seconds)
         self.kill()
 
     def last_words(self, most: int = 300) -> str:
         """The last line on stderr that is not empty, at most ``most`` characters; empty if there is none."""
-        lines = self.stderr.decode("utf-8", "replace").split("\n")
-        return next((" ".join(line.split())[:most] for line in reversed(lines) if line.strip()), "")
+        return last_line(self.stderr, most)
 
     def _exchange(self, timeout: float, beat: Callable[[], object] | None = None) -> ProgramMessage:
         """Write what is pending and read one message."""
@@ -333,11 +401,7 @@ class Worker:
 
     def _state(self) -> tuple[int, int] | None:
         """How the process ended, without reaping it; None if it has not."""
-        try:
-            state = os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
-        except ChildProcessError:  # somebody else has reaped it: as subprocess has it then
-            return os.CLD_EXITED, 0
-        return None if state is None else (state.si_code, state.si_status)
+        return self.process.state()
 
     def _ended(self, seconds: float) -> None:
         """Wait for the process to end, at most ``seconds``."""
@@ -358,6 +422,18 @@ class Worker:
         with contextlib.suppress(OSError):
             while data := self._read(self._err):
                 self.stderr = (self.stderr + data)[-KEPT_STDERR:]
+
+
+def last_line(data: bytes, most: int = 300) -> str:
+    """The last line that is not empty, at most ``most`` characters; empty if there is none."""
+    lines = data.decode("utf-8", "replace").split("\n")
+    return next((" ".join(line.split())[:most] for line in reversed(lines) if line.strip()), "")
+
+
+def late_start(seconds: float, words: str) -> str:
+    """What is said of a program that did not come up in time; ``words``: its last ones on stderr."""
+    text = f"no hello within {seconds:g} s, the limit of a subject's start: --startup-seconds allows more"
+    return text + (f"; stderr: {words}" if words else "")
 
 
 def signal_name(number: int) -> str:

@@ -12,6 +12,7 @@ from typing import TypeVar
 from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.check.containers import Inspected
 from inputmeta.conformance.exits import OutOfMemory
+from inputmeta.conformance.interrupts import noted
 from inputmeta.conformance.protocol.codec import ProtocolError
 from inputmeta.conformance.protocol.convert import (
     BeyondInt64Error,
@@ -37,7 +38,7 @@ from inputmeta.conformance.protocol.round_messages import DrawnCases, RanCases
 from inputmeta.conformance.subjects.base import Result, SubjectError, SubjectFailure, Unsupported, content_problem
 from inputmeta.conformance.workers.exchange import Forms, ask, may_exceed
 from inputmeta.conformance.workers.pool import Pool
-from inputmeta.conformance.workers.process import Worker, brief
+from inputmeta.conformance.workers.process import FAREWELL_SECONDS, Worker, brief
 from inputmeta.conformance.workers.wire import OURS, garbage
 
 Answer = TypeVar("Answer")
@@ -88,7 +89,10 @@ class IsolatedSubject:
         """Batches handed to the present worker."""
         self.slowest = 0.0
         """Seconds of the slowest answer, first answers of a worker left out."""
+        begin = time.monotonic()
         self._worker = self._fresh()
+        self.start_seconds = time.monotonic() - begin
+        """What the first start took: an end may take as long."""
         hello = self._worker.hello()
         self.forms = Forms.of(hello, self._worker.wire)
         """How its arrays are sent."""
@@ -218,12 +222,16 @@ class IsolatedSubject:
         """The same subject in workers of its own. Raises SubjectError."""
         other = IsolatedSubject(self.pool.start, timeout=self.timeout)
         other.capabilities = self.capabilities
+        other.start_seconds = max(self.start_seconds, other.start_seconds)
         return other
 
-    def close(self) -> None:
-        """End all workers."""
+    def close(self, *, at_once: bool = False) -> None:
+        """End all workers. The one that was asked may take as long for its end as for its start, if not ``at_once``."""
         self.pool.close()
-        self._worker.close()
+        if at_once or noted() is not None:
+            self._worker.close()
+        else:
+            self._worker.close(max(FAREWELL_SECONDS, self.start_seconds))
 
     def __enter__(self) -> IsolatedSubject:
         return self
@@ -231,7 +239,7 @@ class IsolatedSubject:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        self.close(at_once=error is not None)
 
     def _fresh(self) -> Worker:
         """A worker that has said hello. A spare may have died waiting: a second one is tried."""

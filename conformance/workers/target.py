@@ -6,17 +6,20 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 
 from inputmeta.conformance.check.containers import inspector_of
+from inputmeta.conformance.console import notice
 from inputmeta.conformance.subjects.base import Subject, SubjectError, without_refusals
 from inputmeta.conformance.subjects.loading import load_subject
-from inputmeta.conformance.workers.process import MIB, STARTUP_SECONDS, Limits, Worker
+from inputmeta.conformance.workers.compiled import kept_compiled
+from inputmeta.conformance.workers.host import Starter
+from inputmeta.conformance.workers.process import MIB, STARTUP_SECONDS, Limits, Worker, late_start
 from inputmeta.conformance.workers.subject import IsolatedSubject
-from inputmeta.conformance.workers.wire import FRAMES, LINES, OURS, Wire
+from inputmeta.conformance.workers.wire import FRAMES, LINES, Wire
 
 SUBJECT = "engine"
 """What is tested if nothing is named."""
@@ -27,16 +30,18 @@ MEMORY_LIMIT = 8192
 
 
 @cache
-def require_suite(python: str) -> None:
-    """Whether an interpreter can serve a subject, asked once.
+def require_suite(python: str, seconds: float) -> None:
+    """Whether an interpreter can serve a subject, asked once; it has so many ``seconds`` to import the suite.
 
     Raises:
         SubjectError: there is no such interpreter, or it cannot import the suite.
     """
     asked = [python, "-c", "import inputmeta.conformance.protocol.serve"]
     try:
-        ended = subprocess.run(asked, capture_output=True, text=True, timeout=STARTUP_SECONDS, check=False)
-    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+        ended = subprocess.run(asked, capture_output=True, text=True, timeout=seconds, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise SubjectError(f"--subject-python {python}: {late_start(seconds, '')}") from error
+    except (OSError, ValueError) as error:
         raise SubjectError(f"--subject-python {python}: {getattr(error, 'strerror', None) or error}") from error
     if ended.returncode:
         why = (ended.stderr.strip().splitlines() or [f"exit code {ended.returncode}"])[-1][:300]
@@ -70,6 +75,8 @@ class Target:
     in_process: bool = False
     timeout: float = TIMEOUT
     memory_limit: int = MEMORY_LIMIT
+    startup: float = STARTUP_SECONDS
+    """Seconds for a worker to import and make the subject, and to say hello."""
     valid_only: bool = False
     """Whatever it claims to check, no batch that breaks a precondition is handed over."""
     python: str | None = None
@@ -88,18 +95,33 @@ class Target:
             parts.append(f"--timeout {self.timeout:g}")
         if self.memory_limit != MEMORY_LIMIT:
             parts.append(f"--memory-limit {self.memory_limit}")
+        if self.startup != STARTUP_SECONDS:
+            parts.append(f"--startup-seconds {self.startup:g}")
         parts += ["--valid-only"] * self.valid_only
         return " ".join(parts)
 
     @property
     def limits(self) -> Limits:
         """What one batch may take."""
-        return Limits(self.timeout, self.memory_limit * MIB)
+        return Limits(self.timeout, self.memory_limit * MIB, self.startup)
 
-    def start(self) -> Worker:
-        """A new worker; raises SubjectError if the program cannot be run."""
-        if self.command is None:
-            return self.start_python("inputmeta.conformance.protocol.serve", self.subject, wire=OURS)
+    @contextmanager
+    def starting(self) -> Iterator[Callable[[], Worker]]:
+        """What starts a new worker, and raises SubjectError if the program cannot be run.
+
+        Workers of a Python subject whose import is slow are forked from one process, which ends here.
+        """
+        if self.command is not None:
+            yield self._start_command
+            return
+        if self.python is not None:
+            require_suite(self.python, self.startup)
+        with Starter(self._argv, self._environment({}), self.subject, self.limits) as starter:
+            yield starter.start
+            if starter.note:
+                notice(f"subject {self.subject}: every worker imported it anew, since {starter.note}")
+
+    def _start_command(self) -> Worker:
         return Worker(self._words(), wire=LINES if self.json else FRAMES, limits=self.limits)
 
     def start_python(
@@ -107,13 +129,19 @@ class Target:
     ) -> Worker:
         """A new worker that runs a module of the suite, ``env`` beside ours; raises SubjectError if it cannot run."""
         if self.python is not None:
-            require_suite(self.python)
-            argv = [self.python, "-m", module, *arguments]
-            return Worker(argv, wire=wire, limits=self.limits, env={**(env or {}), **os.environ})
-        argv = [sys.executable, "-m", module, *arguments]
-        # What can be imported here can be imported there; ``-m`` adds the working folder.
-        path = os.pathsep.join(entry for entry in sys.path if entry)
-        return Worker(argv, wire=wire, limits=self.limits, env={**(env or {}), **os.environ, "PYTHONPATH": path})
+            require_suite(self.python, self.startup)
+        argv, environment = self._argv(module, arguments), self._environment(env or {})
+        return Worker(argv, wire=wire, limits=self.limits, env=environment)
+
+    def _argv(self, module: str, arguments: Sequence[str]) -> list[str]:
+        return [self.python or sys.executable, "-m", module, *arguments]
+
+    def _environment(self, added: Mapping[str, str]) -> dict[str, str]:
+        environment = {**added, **os.environ, **kept_compiled(self.python or sys.executable, os.environ)}
+        if self.python is None:
+            # What can be imported here can be imported there; ``-m`` adds the working folder.
+            environment["PYTHONPATH"] = os.pathsep.join(entry for entry in sys.path if entry)
+        return environment
 
     @contextmanager
     def open(self, *, spares: int = 0) -> Iterator[Subject]:
@@ -134,7 +162,7 @@ class Target:
             return
         if self.json and self.command is None:
             raise SubjectError("--subject-json: belongs to --subject-command")
-        with IsolatedSubject(self.start, timeout=self.timeout, spares=spares) as isolated:
+        with self.starting() as start, IsolatedSubject(start, timeout=self.timeout, spares=spares) as isolated:
             if self.valid_only:
                 isolated.capabilities = without_refusals(isolated.capabilities)
             yield isolated

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import msgspec
+import pytest
 
 from inputmeta.conformance.campaign.failures import Failure
+from inputmeta.conformance.campaign.fuzz import fuzz
+from inputmeta.conformance.campaign.generated import profile_for
 from inputmeta.conformance.campaign.reducing import reduce_failure, reduce_roots
 from inputmeta.conformance.campaign.session import Session
 from inputmeta.conformance.cases.model import Case
@@ -121,3 +125,66 @@ def test_what_a_fuzzer_leaves_large_becomes_small() -> None:
     assert [len(step) for step in smaller.case.steps] == [4]
     assert "4 sequences fail, one fewer passes" in smaller.reduced
     assert smaller.case.title == "reduced from 22 sequences in 6 steps to 4 sequences in 1 steps"
+
+
+class WrongLater(Wrong):
+    """A state slot is wrong wherever a sequence has three rows or more."""
+
+    def after(self, request: object, fields: Fields) -> None:
+        if any(sequence.seqlen_q >= 3 for sequence in request.sequences):
+            fields["state_block_idx"][-1] += 1
+
+
+def run_by(session: Session) -> list[Case]:
+    """The cases that a session runs from now on."""
+    ran: list[Case] = []
+    run = session.run
+
+    def noted(case: Case, **options: bool):
+        ran.append(case)
+        return run(case, **options)
+
+    session.run = noted
+    return ran
+
+
+def test_the_sequence_at_fault_alone_is_run_first_and_the_whole_case_is_not() -> None:
+    session = session_on(lambda: WrongLater("later"))
+    whole = steps(prompt(1, 1), prompt(2, 1, 4), prompt(1, 2))
+    finding, case = failing(session, whole)
+    ran = run_by(session)
+    smaller = reduce_failure(session, Failure.seen(finding, case))
+    assert [[sequence.seqlen_q for sequence in step] for step in ran[0].steps] == [[4]]
+    assert whole not in ran
+    assert [[sequence.seqlen_q for sequence in step] for step in smaller.case.steps] == [[3]]
+
+
+def test_a_whole_case_of_which_no_part_fails_alone_is_run() -> None:
+    session = mutant("wrong-after-a-large-batch")
+    finding, case = failing(session, steps(prompt(7, 2), prompt(2)))
+    ran = run_by(session)
+    reduce_failure(session, Failure.seen(finding, case))
+    assert case in ran
+
+
+@pytest.mark.slow
+def test_what_fails_on_a_slow_subject_is_the_reducers() -> None:
+    """A case of four tenths of a second in a campaign of eight seconds: Hypothesis would take hundreds."""
+    session = Session(WrongLater("later"))
+    run = session.run
+
+    def slow(case: Case, **options: bool):
+        time.sleep(0.4)
+        return run(case, **options)
+
+    session.run = slow
+    profile = profile_for(session.subject, ("prompt",))
+    campaign = fuzz(session, profile, seed_value=1, seconds=8.0)
+    assert campaign.failures
+    assert campaign.unshrunk
+    assert campaign.coverage.cases == campaign.cases  # none was run to shrink it
+    session.run = run
+    quick = fuzz(session, profile, seed_value=1, seconds=8.0)
+    assert quick.failures
+    assert not quick.unshrunk
+    assert quick.coverage.cases < quick.cases

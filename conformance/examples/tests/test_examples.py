@@ -61,12 +61,14 @@ TRANSPORTS = (
 @pytest.mark.slow
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_an_example_passes_every_check(target):
-    def start():
-        worker = target.start()
-        worker.wire = sending(worker.wire)
-        return worker
+    with target.starting() as start_worker:
 
-    results = list(run_checks(start))
+        def start():
+            worker = start_worker()
+            worker.wire = sending(worker.wire)
+            return worker
+
+        results = list(run_checks(start))
     assert not [(result.name, result.problems) for result in results if result.problems]
 
 

@@ -19,7 +19,7 @@ from inputmeta.conformance.check.verdicts import Verdict
 from inputmeta.conformance.mutants import MUTANTS
 from inputmeta.conformance.subjects import SubjectError
 from inputmeta.conformance.workers.pool import Pool
-from inputmeta.conformance.workers.process import Worker
+from inputmeta.conformance.workers.process import Limits, Worker
 from inputmeta.conformance.workers.target import Target
 
 CONFIG = Config(block_size=4, dense_ratios=(1,), sparse_ratios=(2,), window_size=2, swa_block_size=3, max_model_len=16)
@@ -193,9 +193,9 @@ def test_a_death_between_two_cases_is_seen_by_the_next() -> None:
 
 
 def test_a_kill_takes_what_the_worker_started() -> None:
-    worker = Worker(["sh", "-c", "sleep 3600 & echo $! >&2; cat"])
-    with pytest.raises(SubjectError):
-        worker.hello(timeout=1.0)
+    worker = Worker(["sh", "-c", "sleep 3600 & echo $! >&2; exec sleep 3600"], limits=Limits(startup=1.0))
+    with pytest.raises(SubjectError, match=r"^no hello within 1 s, the limit of a subject's start: --startup-seconds "):
+        worker.hello()
     child = int(worker.stderr.split()[0])
     for _ in range(200):
         state = Path(f"/proc/{child}/stat")
