@@ -35,6 +35,7 @@ from .preconditions import violations
 from .shapes import field_shapes
 from .sheet import ExpectedField
 from .varlen import varlen_problems
+from .visibility import KEY_SETS, KeySet, VisibleKey, key_set_keys, visible_keys
 
 __all__ = [
     "CALLS",
@@ -42,6 +43,7 @@ __all__ = [
     "EXPANSIONS",
     "FIELDS",
     "FORMULAS",
+    "KEY_SETS",
     "PATHS",
     "PRECONDITIONS",
     "PROMISES",
@@ -52,6 +54,7 @@ __all__ = [
     "Field",
     "GatherInputs",
     "Int32Error",
+    "KeySet",
     "Layout",
     "LengthError",
     "MetadataConfig",
@@ -64,10 +67,13 @@ __all__ = [
     "StateError",
     "TableError",
     "VarlenInputs",
+    "VisibleKey",
     "expected_fields",
     "field_shapes",
     "flat_key",
+    "key_set_keys",
     "keys_of",
     "varlen_problems",
     "violations",
+    "visible_keys",
 ]

@@ -69,6 +69,25 @@ class Request:
             is_valid=is_valid,
         )
 
+    def visible_keys(self) -> dict[str, list[oracle.VisibleKey]]:
+        """The oracle's key sets of a valid batch; see :func:`oracle.visible_keys`."""
+        return oracle.visible_keys(self.path, self.config, self.sequences, gather=self.gather)
+
+
+def affordable_key_sets(request: Request) -> frozenset[str]:
+    """Flat keys of the key sets (I-50) that may have at most ``MAX_EXPANDED_CELLS`` pairs: those asked for.
+
+    A rule of the batch alone: ``seqlen_q`` times the most keys that a row of the sequence sees, summed up.
+    """
+    config = request.config
+    widths = {"visible_swa": (1, config.window_size)}
+    widths |= {oracle.flat_key("visible_ca", ratio): (ratio, config.max_model_len) for ratio in config.ca_ratios}
+    return frozenset(
+        key
+        for key, (ratio, most) in widths.items()
+        if sum(s.seqlen_q * min(most, s.seqlen_k // ratio) for s in request.sequences) <= MAX_EXPANDED_CELLS
+    )
+
 
 def step_request(case: Case, index: int, *, in_place: bool = True) -> Request:
     """One step of a case as a batch in memory; the width of the caller's tables counts only if it is to be filled."""

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from inputmeta import oracle
 from inputmeta.conformance.cases.model import Case
 from inputmeta.conformance.cases.request import Request, affordable_expansions, step_request
 from inputmeta.conformance.check import out_faults
@@ -24,6 +25,7 @@ from inputmeta.conformance.check.buffers import PATTERNS, Arena, Shapes
 from inputmeta.conformance.check.compare import Wanted, compare_field, compare_fields, finding, tensor_shapes
 from inputmeta.conformance.check.inspection import inspected
 from inputmeta.conformance.check.kept import NOTHING_KEPT, Kept, change_text
+from inputmeta.conformance.check.key_sets import KeySets, compare_key_sets, fields_shown, wanted_key_sets
 from inputmeta.conformance.check.refusals import NotBuilt, ask, check_refusal, offered_shapes
 from inputmeta.conformance.check.relations import RelationError, relations_of
 from inputmeta.conformance.check.tails import NO_TAILS, Tails, tails_of
@@ -45,7 +47,7 @@ class Outcome:
     steps: int = 0
     """Steps that were run, refusals included."""
     cells: int = 0
-    """Defined cells compared, of one pass."""
+    """Defined cells, and pairs of key sets, compared, of one pass."""
     keys: set[str] = field(default_factory=set)
     """Flat keys compared."""
     shown: dict[int, frozenset[str]] = field(default_factory=dict)
@@ -107,6 +109,8 @@ class ValidStep:
     wanted: dict[str, Wanted]
     related: frozenset[str] = frozenset()
     """Declared names of the fields that are held to relations instead of being compared."""
+    key_sets: KeySets = field(default_factory=dict)
+    """What each row is to see, where a subject gives that (F-VISIBLE)."""
 
     @property
     def shapes(self) -> Shapes:
@@ -162,15 +166,16 @@ def run_case(case: Case, subject: Subject, *, containers: bool = True) -> Outcom
 
 def leave_out_what_was_not_built(outcome: Outcome, valid: Sequence[ValidStep]) -> None:
     """Take back what was counted as compared of fields, or of a whole case, that the subject did not build."""
-    wanted = {(step.index, key): want for step in valid for key, want in step.wanted.items()}
-    compared = {place: want for place, want in wanted.items() if place not in outcome.not_built}
+    cells = {(step.index, key): want.compared() for step in valid for key, want in step.wanted.items()}
+    cells |= {(step.index, key): len(want) for step in valid for key, want in step.key_sets.items()}
+    compared = {place: count for place, count in cells.items() if place not in outcome.not_built}
     if not compared and outcome.not_built and not outcome.broken:
         outcome.steps = 0
     if not outcome.ran:
         compared = {}
     outcome.keys = {key for _, key in compared}
     outcome.shown = shown_by(outcome, valid, set(compared))
-    outcome.cells = sum(want.compared() for want in compared.values())
+    outcome.cells = sum(compared.values())
 
 
 def shown_by(outcome: Outcome, valid: Sequence[ValidStep], compared: set[tuple[int, str]]) -> dict[int, frozenset[str]]:
@@ -179,7 +184,8 @@ def shown_by(outcome: Outcome, valid: Sequence[ValidStep], compared: set[tuple[i
         return {}
     fields: dict[int, set[str]] = {step.index: set(step.related) for step in valid}
     for index, key in compared:
-        fields[index].add(field_name(key))
+        name = field_name(key)
+        fields[index] |= fields_shown(outcome.path, [key]) if name in oracle.KEY_SETS else {name}
     built = {index: frozenset(names) for index, names in fields.items() if names}
     return dict.fromkeys(outcome.broken, frozenset[str]()) | built
 
@@ -248,10 +254,15 @@ def merge_passes(passes: list[list[Finding]]) -> list[Finding]:
 
 
 def claimed_step(request: Request, index: int, subject: Subject, outcome: Outcome) -> ValidStep:
-    """The oracle's fields of a valid step that the subject claims; the others go to ``outcome.unsupported``."""
+    """The oracle's fields and key sets of a valid step that the subject claims; others go to ``outcome.unsupported``.
+
+    A key set is an array of the subject's own: where it is asked to fill the caller's alone, none is wanted.
+    """
+    able = subject.capabilities
     wanted, unclaimed = wanted_fields(request, subject, is_valid=True)
-    outcome.unsupported |= unclaimed
-    return ValidStep(index, request, wanted, held_to_relations(subject.capabilities, request))
+    key_sets = wanted_key_sets(able, request) if request.max_num_blocks is None else {}
+    outcome.unsupported |= unclaimed - fields_shown(request.path, key_sets)
+    return ValidStep(index, request, wanted, held_to_relations(able, request), key_sets)
 
 
 def wanted_fields(
@@ -298,7 +309,7 @@ def run_step(subject: Subject, step: ValidStep, before: Kept) -> tuple[list[Find
     result = build(subject, step.request, step.index)
     if isinstance(result, Finding):
         return [result], NOTHING_KEPT
-    findings = compare_fields(step.wanted, result, step.index)
+    findings = compare_fields(step.wanted, result, step.index) + compare_key_sets(step.key_sets, result, step.index)
     right = step.shapes.keys() - {found.key for found in findings}
     changed = before.changed()
     if changed:

@@ -17,6 +17,7 @@ from inputmeta.conformance.mutants import (
     formulas,
     history,
     inputs,
+    key_sets,
     memory,
     processes,
     refusals,
@@ -29,6 +30,7 @@ __all__ = ["MUTANTS", "Mutant", "mutant_subject"]
 
 _MODULES = (
     formulas,
+    key_sets,
     classes,
     containers,
     forms,

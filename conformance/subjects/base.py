@@ -19,7 +19,8 @@ from inputmeta.conformance.subjects.frames import message_of
 Built = Mapping[str, "np.ndarray | int | bool"]
 """Fields by flat key, all of them built."""
 Result = Mapping[str, "np.ndarray | int | bool | Unsupported"]
-"""Fields by flat key (``klen.4``): int32 or bool arrays, plain scalars as int or bool; Unsupported: not built here."""
+"""Fields by flat key (``klen.4``): int32 or bool arrays, plain scalars as int or bool; key sets (``visible_swa``) as
+int64 [pairs, 3]; Unsupported: not built here."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Capabilities:
 
     paths: frozenset[str]
     fields: frozenset[str]
-    """Declared field names, without the ratio of a bucket."""
+    """Declared field names, without the ratio of a bucket; in place of fields, key sets (``visible_swa``, I-50)."""
     fields_on: Mapping[str, frozenset[str]] = field(default_factory=dict, hash=False)
     """Those of ``fields`` that it builds on a path; a path that is not named here has them all."""
     in_place: bool = False
