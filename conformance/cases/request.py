@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path as FilePath
 from typing import Literal
 
@@ -14,6 +14,7 @@ from inputmeta import oracle
 from inputmeta.conformance.cases.budget import case_cells
 from inputmeta.conformance.cases.conditions import SPARE_COLUMNS, Config, Rows
 from inputmeta.conformance.cases.files import MAX_EXPECTED_CELLS, CaseError, case_id, load_case, save_case
+from inputmeta.conformance.cases.inputs import Filled, Inputs
 from inputmeta.conformance.cases.model import (
     Array,
     Case,
@@ -47,6 +48,26 @@ class Request:
     """Arrays to fill in place, one for every tensor the path writes and every expansion in ``expand``."""
     out_fault: OutFault | None = None
     """What is to be wrong with ``out``; who offers the arrays sees to it, the subject is not told."""
+    inputs: Inputs | None = field(default=None, compare=False, repr=False)
+    """The objects that it comes in, where they are those of the batch before, refilled; None: they are its own."""
+
+    @property
+    def refill(self) -> int | None:
+        """Its place among the batches that come in the same objects; None: it comes in objects of its own."""
+        return None if self.inputs is None else self.inputs.place
+
+    def handed(self, inputs: Inputs) -> Request:
+        """The same batch in objects of the batches before."""
+        return replace(self, sequences=inputs.hand(self.sequences), inputs=inputs)
+
+    def refilled(self, name: str, fresh: Filled) -> Filled:
+        """An array of a subject's own making as its engine is to get it: ``fresh``, or an earlier one filled with it.
+
+        A capturing engine's inputs lie in the same tensors at each step. Who hands its engine arrays says so by
+        ``request.refilled("lengths", torch.tensor(lengths))``: where batches refill, it is the same tensor again.
+        ``name``: of the array; ``fresh``: any array that has a shape and a dtype and takes ``array[...] = values``.
+        """
+        return fresh if self.inputs is None else self.inputs.filled(name, fresh)
 
     def violations(self) -> list[oracle.PreconditionError]:
         """The preconditions that this batch breaks, by the oracle."""

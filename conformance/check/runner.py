@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from inputmeta import oracle
+from inputmeta.conformance.cases.inputs import Inputs, fixed
 from inputmeta.conformance.cases.model import Case
 from inputmeta.conformance.cases.request import Request, affordable_expansions, step_request
 from inputmeta.conformance.check import out_faults
@@ -284,13 +285,44 @@ def run_pass(
 ) -> list[Finding]:
     """One pass over the steps of a case: on the subject's own buffers (``pattern`` None) or on poisoned ones.
 
+    Several steps come in the same input arrays, refilled, in all passes but the first on poisoned buffers.
+
     Ends at the first step with findings: later steps would only repeat them. A wrong form alone does not end it: the
     same field may have a wrong value at another step.
     """
+    refills = len(steps) > 1 and pattern is not PATTERNS[0] and not subject.capabilities.fresh_inputs
+    findings = pass_over(subject, steps, pattern, tails, Inputs() if refills else None)
+    wrong = [found for found in findings if found.verdict is not Verdict.UNSUPPORTED]
+    if refills and wrong and not any(found.code for found in wrong):  # without an answer, another try costs its time
+        return told_of_inputs(findings, pass_over(subject, steps, pattern, tails))
+    return findings
+
+
+def told_of_inputs(findings: list[Finding], fresh: list[Finding]) -> list[Finding]:
+    """Findings where arrays were refilled; ``fresh``: those of the same steps in arrays of their own."""
+    only_refilled = {found.signature for found in findings} - {found.signature for found in fresh}
+    return [
+        dataclasses.replace(found, detail=f"{found.detail}; {REFILLED}") if found.signature in only_refilled else found
+        for found in findings
+    ]
+
+
+REFILLED = "in the input arrays of the step before, refilled: right in arrays of its own"
+
+
+def pass_over(
+    subject: Subject,
+    steps: list[ValidStep],
+    pattern: dict[str, int] | None,
+    tails: Tails,
+    inputs: Inputs | None = None,
+) -> list[Finding]:
+    """As :func:`run_pass`. ``inputs``: the objects that every step comes in; None: each in its own."""
     arena = None if pattern is None else Arena([tails.shapes(step.shapes) for step in steps], pattern)
     findings: list[Finding] = []
     kept = NOTHING_KEPT
-    for step in steps:
+    for given in steps:
+        step = given if inputs is None else dataclasses.replace(given, request=given.request.handed(inputs))
         if arena is None:
             found, kept = run_step(subject, step, kept)
             findings += found
@@ -407,7 +439,7 @@ def build(subject: Subject, request: Request, step: int) -> Result | Finding:
 
 
 def snapshot(request: Request) -> list[dict[str, Any]]:
-    """The values of a request, to see whether they change. They are immutable themselves: their identity is enough."""
+    """The values of a request, to see whether they change. All but lists are immutable: their identity is enough."""
     return [vars(request) | {"out": None, "sequences": None}, dict(vars(request.config))] + [
-        dict(vars(sequence)) for sequence in request.sequences
+        {name: fixed(value) for name, value in vars(sequence).items()} for sequence in request.sequences
     ]

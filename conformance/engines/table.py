@@ -72,7 +72,7 @@ def notes() -> Iterator[str]:
     """A line a subject: what it is under; then a line a difference."""
     for name, adapters in columns().items():
         version = packages.PACKAGES[name].versions[0]
-        each = (f"`{a.subject}` ({', '.join(sorted(a.capabilities.dialects)) or 'as it is'})" for a in adapters)
+        each = (f"`{a.subject}` ({a.capabilities.under.removeprefix(' under: ') or 'as it is'})" for a in adapters)
         yield f"- {name} {version}: {', '.join(each)}"
     for expected in expectations():
         reasons = [f"`{field}`: {reason}" for field, reason in differing(expected)]

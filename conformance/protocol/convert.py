@@ -36,8 +36,10 @@ class BeyondInt64Error(Exception):
         super().__init__("value beyond int64")
 
 
-def build_message(request: Request, number: int, *, int32: bool = False) -> wire.Build:
+def build_message(request: Request, number: int, *, int32: bool = False, refills: bool = False) -> wire.Build:
     """The request as a message with the id ``number``. ``int32``: arrays are int32 whose integers all fit.
+
+    ``refills``: it says in which objects it comes.
 
     Raises:
         BeyondInt64Error: a value does not fit in int64.
@@ -56,6 +58,7 @@ def build_message(request: Request, number: int, *, int32: bool = False) -> wire
         max_num_blocks=request.max_num_blocks,
         expand=tuple(sorted(request.expand)),
         out=None if request.out is None else out_message(request.out),
+        refill=request.refill if refills else None,
     )
 
 
@@ -328,6 +331,7 @@ def hello_answer(subject: Subject) -> wire.HelloAnswer:
         capabilities=claims_message(subject.capabilities),
         containers=inspector_of(subject) is not None,
         int32_arrays=True,
+        refills=not subject.capabilities.fresh_inputs,
         shared_memory=SHARED_FROM,
     )
 

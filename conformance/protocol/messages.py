@@ -214,7 +214,10 @@ class Build(
     tag_field="type",
     tag="build",
 ):
-    """Suite to program: one batch. ``out`` only for a program that claims ``in_place``; ``memory`` left out if None."""
+    """Suite to program: one batch. ``out`` only for a program that claims ``in_place``; ``memory`` left out if None.
+
+    ``refill``: its place among batches that come in the same objects; only to a program that says ``refills``.
+    """
 
     id: Int64
     path: Path
@@ -225,6 +228,7 @@ class Build(
     expand: Names
     out: Out | None
     memory: Memory | None = None
+    refill: Count | None = None
 
 
 class Inspect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="type", tag="inspect"):
@@ -288,6 +292,7 @@ class Claims(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     max_table_columns: Limit | None = None
     refuses: Names = tuple(oracle.PRECONDITIONS)
     dialects: Names = ()
+    fresh_inputs: bool = False
     fields_on: Annotated[dict[Name, Names], msgspec.Meta(max_length=10)] = {}
     conditions: Conditions = Conditions()
 
@@ -303,6 +308,8 @@ class HelloAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     """Answers ``inspect``."""
     int32_arrays: bool = False
     """Takes arrays of integers as int32, too."""
+    refills: bool = False
+    """Takes ``refill``."""
     shared_memory: Offset | None = None
     """Takes batches of so many bytes and more in shared memory; None: none."""
 

@@ -57,17 +57,20 @@ class Capabilities:
     """Preconditions (P-…) that it checks; empty: none. A batch that breaks only others is not handed over."""
     dialects: frozenset[str] = frozenset()
     """Differences by design that it translates (:mod:`inputmeta.conformance.dialects`), and own ones by any name."""
+    fresh_inputs: bool = False
+    """Takes each batch in arrays of its own alone. Without it some come in those of the batch before, refilled."""
     conditions: Conditions = ANY
     """What a batch must be for it: sizes, ids, lengths. They steer what is drawn."""
 
     @property
     def under(self) -> str:
-        """What a run's head says of the dialects; empty without.
+        """What a run's head says of the dialects, and of inputs that must be fresh; empty without.
 
-        >>> Capabilities(frozenset(), frozenset(), dialects=frozenset({"newest-first", "int64"})).under
-        ' under: int64, newest-first'
+        >>> Capabilities(frozenset(), frozenset(), dialects=frozenset({"int64"}), fresh_inputs=True).under
+        ' under: int64, fresh inputs'
         """
-        return f" under: {', '.join(sorted(self.dialects))}" if self.dialects else ""
+        told = [*sorted(self.dialects), *(["fresh inputs"] if self.fresh_inputs else [])]
+        return f" under: {', '.join(told)}" if told else ""
 
     def fields_of(self, path: str) -> frozenset[str]:
         """The fields that it builds on a path, by name."""
@@ -204,7 +207,8 @@ class Subject(Protocol):
         """Build the claimed fields of one batch.
 
         With ``request.out`` the arrays given are filled and returned; otherwise new ones are returned. The request is
-        not changed. Raises :class:`Rejection` for a batch that breaks a precondition that it claims to check, having
+        not changed, and nothing is remembered by the identity of what it holds (:meth:`Request.refilled`). Raises
+        :class:`Rejection` for a batch that breaks a precondition that it claims to check, having
         written nothing; :class:`Unsupported` for one that it does not build for another reason.
         """
         ...

@@ -35,7 +35,7 @@ from inputmeta.conformance.workers.contract_batches import (
     described,
     invalid_messages,
 )
-from inputmeta.conformance.workers.contract_forms import check_int32_arrays, check_shared_memory
+from inputmeta.conformance.workers.contract_forms import check_int32_arrays, check_refills, check_shared_memory
 from inputmeta.conformance.workers.contract_session import (
     Session,
     Skipped,
@@ -282,6 +282,7 @@ CHECKS: tuple[tuple[str, Callable[[Session], Iterator[str]]], ...] = (
     ("fields", check_fields),
     ("repeatable", check_repeatable),
     ("int32-arrays", check_int32_arrays),
+    ("refills", check_refills),
     ("shared-memory", check_shared_memory),
     ("inputs", check_inputs),
     ("rejects", check_rejects),
