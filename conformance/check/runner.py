@@ -29,7 +29,7 @@ from inputmeta.conformance.check.kept import NOTHING_KEPT, Kept, change_text
 from inputmeta.conformance.check.key_sets import KeySets, compare_key_sets, fields_shown, wanted_key_sets
 from inputmeta.conformance.check.refusals import NotBuilt, ask, check_refusal, offered_shapes
 from inputmeta.conformance.check.relations import RelationError, relations_of
-from inputmeta.conformance.check.tails import NO_TAILS, Tails, tails_of
+from inputmeta.conformance.check.tails import NO_TAILS, Tails, own_tails, tails_of, without_tails
 from inputmeta.conformance.check.verdicts import Finding, Verdict, distinct, field_name
 from inputmeta.conformance.check.zigzag import compared_fields, flavours_of, held_to_relations
 from inputmeta.conformance.subjects.base import Rejection, Result, Subject, SubjectError, Unsupported
@@ -241,7 +241,7 @@ class Asked:
         for value in result.values():
             if isinstance(value, Unsupported):
                 raise NotBuilt from value
-        return result
+        return without_tails(result, request, self.capabilities)
 
 
 def merge_passes(passes: list[list[Finding]]) -> list[Finding]:
@@ -341,7 +341,9 @@ def run_step(subject: Subject, step: ValidStep, before: Kept) -> tuple[list[Find
     result = build(subject, step.request, step.index)
     if isinstance(result, Finding):
         return [result], NOTHING_KEPT
-    findings = compare_fields(step.wanted, result, step.index) + compare_key_sets(step.key_sets, result, step.index)
+    result, findings = own_tails(step.wanted, result, step.request, subject.capabilities, step.index)
+    findings += compare_fields(step.wanted, result, step.index)
+    findings += compare_key_sets(step.key_sets, result, step.index)
     right = step.shapes.keys() - {found.key for found in findings}
     changed = before.changed()
     if changed:

@@ -366,6 +366,7 @@ def claims_message(capabilities: Capabilities) -> wire.Claims:
     """A subject's claims as a message."""
     values = members(capabilities, wire.Claims)
     values["fields_on"] = {path: tuple(sorted(names)) for path, names in capabilities.fields_on.items()}
+    values["prompt_tails"] = dict(capabilities.prompt_tails)
     values["conditions"] = wire.Conditions(**members(capabilities.conditions, wire.Conditions))
     return wire.Claims(**values)
 

@@ -283,6 +283,7 @@ class Claims(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     devices: Names = ("cpu",)
     in_place: bool = False
     neutral_tails: bool = False
+    prompt_tails: Annotated[dict[Name, bool | Int64], msgspec.Meta(max_length=1000)] = {}
     max_cp_size: Limit = 1
     yoco_modes: Names = ("off",)
     varlen: bool = False

@@ -42,7 +42,10 @@ class Capabilities:
     """In process, takes the integers that sequences and configuration bring as read-only int32 numpy arrays as well as
     tuples: batches of production size are then views of what they share. Without it they are handed over as tuples."""
     neutral_tails: bool = False
-    """In place, rows past ``total_q`` of the caller's buffers are given their neutral values (I-3)."""
+    """In place, on decode paths, rows past ``total_q`` of the caller's buffers are given their neutral values (I-3)."""
+    prompt_tails: Mapping[str, int | bool] = field(default_factory=dict, hash=False)
+    """Of a prompt, what every cell of the rows past the batch's holds, by field name (I-51): of the caller's buffers,
+    which then have more rows, and of arrays of its own, which may have."""
     varlen: bool = False
     """Takes ZOS steps of variable length (F-VARLEN): ``gather`` may have a ``varlen``."""
     read_only: bool = False
@@ -136,8 +139,29 @@ def content_problem(claims: Capabilities) -> str | None:
             return f"capabilities.fields_on: there is no path {path[:60]!r}"
         if not names <= claims.fields:
             return f"capabilities.fields_on: {min(names - claims.fields)[:60]!r} is not among capabilities.fields"
+    for name, value in sorted(claims.prompt_tails.items()):
+        problem = tail_problem(claims, name, value)
+        if problem is not None:
+            return f"capabilities.prompt_tails: {problem}"
     problem = conditions_problem(claims.conditions)
     return None if problem is None else f"capabilities.conditions: {problem}"
+
+
+TAILED = frozenset({"query", "mirror", "compressed", "sequence"})
+"""Kinds of rows of a prompt that may be padded to a bucket."""
+
+
+def tail_problem(claims: Capabilities, name: str, value: int | bool) -> str | None:
+    """What is wrong with the value that is stated for the rows past a prompt's of a field, or None."""
+    if name not in claims.fields_of("prompt"):
+        return f"{name[:60]!r} is not among the fields of a prompt in capabilities.fields"
+    declared = oracle.FIELDS.get(name)
+    if declared is None or "prompt" not in declared.paths or declared.rows not in TAILED:
+        return f"{name[:60]!r} has no rows that are padded: {', '.join(sorted(TAILED))} rows are"
+    if declared.dtype == "bool":
+        return None if isinstance(value, bool) else f"{name} holds bools, not {value!r}"
+    fits = not isinstance(value, bool) and -(2**31) <= value < 2**31
+    return None if fits else f"{name} holds int32, not {value!r}"
 
 
 class SubjectError(Exception):
