@@ -35,10 +35,9 @@ def audit(request: Request, step: reference.Expected, rows: Sequence[int] | None
 
 def disagreements(expected: Mapping[str, oracle.ExpectedField], step: reference.Expected) -> list[Finding]:
     """The same of what the oracle ``expected`` on the chosen rows."""
-    fields = reference.as_numpy(step.fields)
     wanted = {key: Wanted.of(field) for key, field in expected.items()}
-    findings = compare_fields(wanted, fields)
-    for key in sorted(fields.keys() - wanted.keys()):
+    findings = compare_fields(wanted, {key: built_value(step, key, want) for key, want in wanted.items()})
+    for key in sorted(step.fields.keys() - wanted.keys()):
         detail = "the reference has a field that the oracle has not"
         findings.append(Finding(Verdict.MISMATCH, 0, key, "-", detail, kind="missing"))
     for key, want in wanted.items():
@@ -47,9 +46,15 @@ def disagreements(expected: Mapping[str, oracle.ExpectedField], step: reference.
     return findings
 
 
+def built_value(step: reference.Expected, key: str, want: Wanted) -> np.ndarray | int | bool | None:
+    """A field of the reference in host memory, of an array on a device the chosen rows."""
+    value = step.fields.get(key)
+    return value if value is None or isinstance(value, int) else reference.host_rows(value, want.rows)
+
+
 def defined_alike(want: Wanted, defined: reference.Array | None) -> bool:
     """Whether oracle and reference say of the same cells of the chosen rows that they are defined."""
-    ours = np.ones(want.field.shape, dtype=bool) if defined is None else reference.host_array(defined)
+    ours = np.ones(want.field.shape, dtype=bool) if defined is None else reference.host_rows(defined, want.rows)
     theirs = np.ones(want.values.shape, dtype=bool) if want.defined is None else want.defined
     return np.array_equal(ours if want.rows is None else ours[want.rows], theirs)
 

@@ -7,6 +7,7 @@ its row, so that what a step leaves behind is there for the next, and every cell
 of one field lie in one storage at even distances, as F-STACK wants the buckets of a captured buffer.
 
 The fields of one dtype share an allocation, so that one comparison tells that nothing at all is wrong.
+The memory is the host's, or that of a device: arrays of numpy, or of another namespace of the array API.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import numpy as np
+import array_api_compat.numpy
+
+from inputmeta.conformance.reference import Array, Arrays, host_array
 
 GUARD_CELLS = 256
 """Cells before and after a row; 1 KiB of int32 each."""
@@ -31,30 +34,33 @@ PATTERNS: tuple[dict[str, int], ...] = (
 """Poison by dtype, one dict a run. No field of a small case holds the int32 values; a bool has only two, so the
 second run shows what the first may hide."""
 
+HOST = Arrays.of(array_api_compat.numpy)
+"""Host memory."""
 Shapes = Mapping[str, tuple[str, tuple[int, ...]]]
 """Dtype and shape by flat key."""
 
 
 @dataclass
 class FencedRow:
-    """The cells of one flat key: ``capacity`` of them from ``start`` on, in its field's memory."""
+    """The cells of one flat key: ``capacity`` of them from ``start`` on, in its field's memory, an array."""
 
-    memory: np.ndarray
+    arrays: Arrays
+    memory: Any
     start: int
     capacity: int
 
-    def view(self, shape: tuple[int, ...]) -> np.ndarray:
+    def view(self, shape: tuple[int, ...]) -> Any:  # noqa: ANN401 - an array of the memory's kind
         """Contiguous prefix of the row with ``shape``; shares its memory."""
-        return self.memory[self.start : self.start + math.prod(shape)].reshape(shape)
+        return self.arrays.xp.reshape(self.memory[self.start : self.start + math.prod(shape)], shape)
 
-    def outside(self, shape: tuple[int, ...]) -> np.ndarray:
+    def outside(self, shape: tuple[int, ...]) -> Any:  # noqa: ANN401 - an array of the memory's kind
         """Copy of the cells around ``view(shape)``: the guard before, the rest of the row and the guard behind."""
         before = self.memory[self.start - GUARD_CELLS : self.start]
-        return np.concatenate([before, self.memory[self.start + math.prod(shape) : self._end]])
+        return self.arrays.xp.concat([before, self.memory[self.start + math.prod(shape) : self._end]])
 
-    def written_outside(self, before: np.ndarray, shape: tuple[int, ...]) -> list[int]:
+    def written_outside(self, before: Any, shape: tuple[int, ...]) -> list[int]:  # noqa: ANN401
         """Cells outside ``view(shape)`` that changed since ``before``, as offsets in cells from the view's start."""
-        changed = np.flatnonzero(before != self.outside(shape))
+        changed = host_array(self.arrays.where_true(before != self.outside(shape)))
         size = math.prod(shape)
         return [int(i) - GUARD_CELLS if i < GUARD_CELLS else int(i) - GUARD_CELLS + size for i in changed]
 
@@ -75,35 +81,36 @@ class _Place(NamedTuple):
 class Arena:
     """The fenced buffers of one run over the steps of a case. ``steps``: what each step will ask for."""
 
-    def __init__(self, steps: list[Shapes], pattern: Mapping[str, int]) -> None:
+    def __init__(self, steps: list[Shapes], pattern: Mapping[str, int], arrays: Arrays = HOST) -> None:
+        self._arrays = arrays
         self._places, sizes = _places(steps)
-        self.blocks = {dtype: np.full(size, pattern[dtype], dtype=np.dtype(dtype)) for dtype, size in sizes.items()}
+        self.blocks = {dtype: _filled(arrays, dtype, size, pattern[dtype]) for dtype, size in sizes.items()}
         """All the memory, by dtype."""
 
     @cached_property
     def rows(self) -> dict[str, FencedRow]:
         """The row of every flat key."""
         return {
-            key: FencedRow(self.blocks[place.dtype][place.field], place.start, place.capacity)
+            key: FencedRow(self._arrays, self.blocks[place.dtype][place.field], place.start, place.capacity)
             for key, place in self._places.items()
         }
 
     def copy(self) -> Arena:
         """The same buffers in memory of their own, as they are now."""
         copied = object.__new__(Arena)
-        copied._places = self._places
-        copied.blocks = {dtype: block.copy() for dtype, block in self.blocks.items()}
+        copied._arrays, copied._places = self._arrays, self._places
+        copied.blocks = {dtype: self._arrays.xp.asarray(block, copy=True) for dtype, block in self.blocks.items()}
         return copied
 
     def same(self, other: Arena) -> bool:
         """Whether a copy holds the same in every cell, guards included."""
-        return all(np.array_equal(block, other.blocks[dtype]) for dtype, block in self.blocks.items())
+        return not any(bool(self._arrays.xp.any(block != other.blocks[dtype])) for dtype, block in self.blocks.items())
 
-    def views(self, shapes: Shapes) -> dict[str, np.ndarray]:
-        """The views of one step."""
+    def views(self, shapes: Shapes) -> dict[str, Any]:
+        """The views of one step, as arrays of the memory's kind."""
         return {key: self.rows[key].view(shape) for key, (_, shape) in shapes.items()}
 
-    def outside(self, shapes: Shapes) -> dict[str, np.ndarray]:
+    def outside(self, shapes: Shapes) -> dict[str, Any]:
         """Copies of what lies outside the views of one step."""
         return {key: self.rows[key].outside(shape) for key, (_, shape) in shapes.items()}
 
@@ -131,3 +138,7 @@ def _places(steps: list[Shapes]) -> tuple[dict[str, _Place], dict[str, int]]:
             places[key] = _Place(dtype, slice(begin, end), GUARD_CELLS + index * distance, capacity)
         sizes[dtype] = -(-end // ALIGNED_CELLS) * ALIGNED_CELLS
     return places, sizes
+
+
+def _filled(arrays: Arrays, dtype: str, size: int, value: int) -> Array:
+    return arrays.flags((size,), bool(value)) if dtype == "bool" else arrays.full((size,), value)

@@ -26,6 +26,7 @@ COMMANDS = {
     "reduce": "Make failing cases smaller until no single step further fails, and say from which sizes on they fail.",
     "compare": "Say who agrees with whom, field by field: the oracle and every subject on the same cases.",
     "trace": "Replay a request trace through a continuous-batching scheduler, every step checked against the oracle.",
+    "explain": "Say how one cell comes about: formulas in symbols, then numbers, down to the inputs.",
     "oracle": "Print every expected field of a case as JSON.",
     "fields": "List the declared fields: name, formula, dtype, shape, paths, where they are defined.",
     "subject": "List subjects, and test an adapter before it is tested itself.",

@@ -13,7 +13,7 @@ import typer
 from inputmeta import oracle
 from inputmeta.conformance import exits
 from inputmeta.conformance.cases.files import CaseError, load_case
-from inputmeta.conformance.cases.request import affordable_expansions, field_array, step_request
+from inputmeta.conformance.cases.request import Request, affordable_expansions, field_array, step_request
 from inputmeta.conformance.commands.options import command_app, one_line_errors
 from inputmeta.conformance.console import notice, say
 
@@ -40,8 +40,8 @@ def oracle_command(
     raise typer.Exit(code)
 
 
-def print_oracle(path: Path, output: Path, step: int | None) -> int:
-    """Write what the oracle expects of one step of a case; returns the exit code.
+def chosen_step(path: Path, step: int | None) -> Request:
+    """A step of a case file: the one that is said, or the only one.
 
     Raises:
         CaseError: the file cannot be used, or the step is not there or not said.
@@ -51,7 +51,16 @@ def print_oracle(path: Path, output: Path, step: int | None) -> int:
         raise CaseError(f"{path}: has {len(case.steps)} steps; say which with --step")
     if step is not None and step >= len(case.steps):
         raise CaseError(f"{path}: step {step}, but there are {len(case.steps)}")
-    request = step_request(case, step or 0)
+    return step_request(case, step or 0)
+
+
+def print_oracle(path: Path, output: Path, step: int | None) -> int:
+    """Write what the oracle expects of one step of a case; returns the exit code.
+
+    Raises:
+        CaseError: the file cannot be used, or the step is not there or not said.
+    """
+    request = chosen_step(path, step)
     broken = request.violations()
     if broken:
         for error in broken:

@@ -34,6 +34,7 @@ class StageName(StrEnum):
     TRACE = "trace"
     SANITIZERS = "sanitizers"
     PLANTS = "plants"
+    WIDE = "wide"
     BENCHMARK = "benchmark"
 
 
@@ -73,9 +74,10 @@ def main(  # noqa: PLR0917 - a command has as many options as it has
     """Test the engine on a GPU: every stage a process of its own, its output in OUT/STAGE.log.
 
     Stages: tests (pytest: the engine's, and all that need a GPU), check, fuzz, trace (if one is given), sanitizers
-    (compute-sanitizer, if it is there), plants (kernel faults, each of which must be caught); benchmark only if named.
-    A stage that is named must not be skipped. OUT/summary.json has counts, verdicts and versions, OUT/junit.xml the
-    tests. Exit codes: 0 all passed, 1 something failed, 4 there is no GPU.
+    (compute-sanitizer, if it is there), plants (kernel faults, each of which must be caught); only if named: wide
+    (faults of size in the kernels, found and reduced; speed of the wide tier), benchmark. A stage that is
+    named must not be skipped. OUT/summary.json has counts, verdicts and versions, OUT/junit.xml the tests. Exit
+    codes: 0 all passed, 1 something failed, 4 there is no GPU.
     """
     begin = time.monotonic()
     names = chosen_stages(stage)

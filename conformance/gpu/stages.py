@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from inputmeta.conformance import exits
+from inputmeta.conformance.gpu import wide
 from inputmeta.conformance.gpu.builds import build_engine
 from inputmeta.conformance.gpu.plants import PLANTS, Plant, catch_all, failing_controls
 from inputmeta.conformance.gpu.processes import Python, Ran, run
@@ -18,6 +19,7 @@ from inputmeta.conformance.gpu.sanitizers import COMMAND, TOOLS, Tool, available
 from inputmeta.conformance.gpu.summary import FAILED, NO_GPU, PASSED, SKIPPED, Stage, counted_tests
 
 SUBJECT = ("--subject", "engine-cuda")
+WIDE_SEEDS = 5
 LIMIT = 1500.0
 """Seconds after which a process is stopped: far more than any stage takes."""
 TEST_FOLDERS = ("csrc/tests", "inputmeta/conformance/gpu/tests/device")
@@ -167,6 +169,26 @@ def run_benchmark(settings: Settings) -> Stage:
     return command_stage(settings, "benchmark", command, lambda _: target.name)
 
 
+def run_wide(settings: Settings) -> Stage:
+    """Faults of size in the kernels, found by the wide tier over five seeds and reduced; and its speed."""
+    begin, out = time.monotonic(), settings.out
+    cores, files = settings.jobs, {"engine-cuda": "wide_speed_cuda.json", "engine": "wide_speed_cpu.json"}
+    _, slow = wide.measure(settings.python, out, "engine-cuda", files["engine-cuda"], sorted({4, cores}))
+    _, wrong = wide.measure(settings.python, out, "engine", files["engine"], [cores])
+    faults = wide.find_faults(
+        settings.python, settings.work / "wide", out, architecture=settings.architecture, jobs=cores, seeds=WIDE_SEEDS
+    )
+    problems = [*slow, *wrong, *faults.problems]
+    speeds = [line for file in files.values() for line in wide.speed_lines(out, file)]
+    return Stage(
+        name="wide",
+        verdict=FAILED if problems or faults.found < faults.looked_for else PASSED,
+        reason="; ".join(problems),
+        seconds=round(time.monotonic() - begin, 1),
+        details=[f"{faults.found} of {faults.looked_for} faults and seeds found as declared and reduced", *speeds],
+    )
+
+
 def run_build(settings: Settings) -> tuple[Stage, Settings]:
     """Build the engine for this interpreter; the settings that use it."""
     begin = time.monotonic()
@@ -184,10 +206,11 @@ STAGES: dict[str, Callable[[Settings], Stage]] = {
     "trace": run_trace,
     "sanitizers": run_sanitizers,
     "plants": run_plants,
+    "wide": run_wide,
     "benchmark": run_benchmark,
 }
 """In the order in which they run."""
-OPTIONAL = ("benchmark",)
+OPTIONAL = ("wide", "benchmark")
 """Run only when asked for by name."""
 SIDE_BY_SIDE = ("check", "fuzz", "trace", "sanitizers", "plants")
 """Stages of few processes each, which are run at once; the others want the machine to themselves."""

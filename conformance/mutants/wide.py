@@ -127,8 +127,8 @@ def sequence_in_uint8(step: reference.Expected, fields: Fields) -> None:
 def sequence_in_10_bits(step: reference.Expected, fields: Fields) -> None:
     batch = step.batch
     if batch.path != "prompt":
-        sequence = np.repeat(np.arange(batch.n_seq), reference.host_array(batch.seqlen_q))
-        fields["state_block_idx"][:] = reference.host_array(batch.state_id)[sequence & 1_023]
+        sequence = np.repeat(np.arange(batch.n_seq), batch.seqlen_q)
+        fields["state_block_idx"][:] = batch.state_id[sequence & 1_023]
 
 
 @fault_of_size("SENT", "F-MASK:valid_token_mask", "the rows of a decode step in a mask of 64 bits: from row 64 on")

@@ -1,7 +1,8 @@
 """How fast the wide tier finds the faults of size, and what they are reduced to: a line a fault and seed.
 
 ``python -m inputmeta.conformance.mutants.wide_table`` has the faults in a copy of the reference, ``--cpp`` in the C++
-engine, which it compiles with them.
+engine, which it compiles with them. With ``--cuda`` the faults are those of :mod:`.wide_cuda`, and the kernels of this
+process's engine were compiled with the one that is named.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from inputmeta.conformance import exits
 from inputmeta.conformance.campaign.session import Session
 from inputmeta.conformance.campaign.wide_cases import reduce_batch
 from inputmeta.conformance.console import say
-from inputmeta.conformance.mutants import wide_cpp
+from inputmeta.conformance.mutants import wide_cpp, wide_cuda
 from inputmeta.conformance.mutants.mutant import Mutant
 from inputmeta.conformance.mutants.wide import WIDE
 from inputmeta.conformance.wide.forms import Claims, draw_batch
@@ -91,29 +92,34 @@ def line(sized: Sized) -> str:
     return text if sized.signature else f"{verdict:5} {sized.name:28} seed {sized.seed} not found"
 
 
-def faults(names: list[str], *, cpp: bool) -> dict[str, Mutant]:
-    """The faults of these names, all if there are none; ``cpp``: those that are planted in the engine, in it."""
-    unknown = set(names) - WIDE.keys()
+def faults(names: list[str], *, cpp: bool = False, cuda: bool = False) -> dict[str, Mutant]:
+    """The faults of these names, all if there are none; ``cpp``, ``cuda``: those that are planted in the engine."""
+    if cuda:
+        known = {name: wide_cuda.in_kernels(plant) for name, plant in wide_cuda.BY_NAME.items()}
+    elif cpp:
+        known = {plant.name: wide_cpp.in_engine(WIDE[plant.name]) for plant in wide_cpp.PLANTS}
+    else:
+        known = dict(WIDE)
+    unknown = set(names) - known.keys()
     if unknown:
         raise typer.BadParameter(f"no such fault: {', '.join(sorted(unknown))}")
-    chosen = {name: mutant for name, mutant in WIDE.items() if not names or name in names}
-    if not cpp:
-        return chosen
-    planted = {plant.name for plant in wide_cpp.PLANTS}
-    return {name: wide_cpp.in_engine(mutant) for name, mutant in chosen.items() if name in planted}
+    return {name: mutant for name, mutant in known.items() if not names or name in names}
 
 
 def main(
     names: Annotated[list[str] | None, typer.Argument(metavar="NAME…", help="faults; all if left out")] = None,
     *,
     cpp: Annotated[bool, typer.Option("--cpp", help="those that are planted in the C++ engine, in it")] = False,
+    cuda: Annotated[
+        bool, typer.Option("--cuda", help="the one that this process's kernels were compiled with")
+    ] = False,
     seeds: Annotated[int, typer.Option(min=1, help="so many seeds, from 0 on")] = 5,
     seconds: Annotated[float, typer.Option(min=0, help="to find a fault, at most")] = 10.0,
     reducing: Annotated[float, typer.Option(min=0, help="to reduce what was found, at most")] = 30.0,
     json_file: Annotated[Path | None, typer.Option("--json", help="write the table as JSON")] = None,
 ) -> None:
     """Find every fault of size over several seeds and reduce it; exit code 1 if one was missed or is no case."""
-    chosen = faults(names or [], cpp=cpp)
+    chosen = faults(names or [], cpp=cpp, cuda=cuda)
     if cpp:
         with tempfile.TemporaryDirectory(prefix="inputmeta-faults-") as folder:
             wide_cpp.load(wide_cpp.build(Path(folder)))

@@ -17,6 +17,7 @@ from .expected import (
     expand_window,
     expected,
     host_array,
+    host_rows,
 )
 
 __all__ = [
@@ -31,4 +32,5 @@ __all__ = [
     "expand_window",
     "expected",
     "host_array",
+    "host_rows",
 ]

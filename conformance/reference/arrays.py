@@ -1,7 +1,11 @@
 """What the reference needs of an array library, and *ragged arithmetic* on it.
 
-Runs of different lengths lie end to end, as sequences lie in a batch: what is known of a run is an int64 array with a
-cell a run, what is known of a row an int32 array made of it with ``repeat`` and ``arange``. There is no loop over rows.
+Runs of different lengths lie end to end, as sequences lie in a batch (:class:`Runs`): what is known of a run is an
+int64 array in host memory with a cell a run, what is known of a row an int32 array of the library. There is no loop
+over rows.
+
+A device is not waited for: how many rows there are is known from the lengths of the runs, and cells are chosen by a
+condition rather than by the indices of those for which it holds, whose number only the device knows.
 """
 
 from __future__ import annotations
@@ -9,10 +13,15 @@ from __future__ import annotations
 import builtins
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from types import ModuleType
-from typing import Protocol, cast
+from typing import Any, Literal, Protocol, cast
 
 import numpy as np
+import numpy.typing as npt
+
+Int64s = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
 
 
 class Array(Protocol):
@@ -24,6 +33,8 @@ class Array(Protocol):
     def shape(self) -> tuple[int, ...]: ...
     @property
     def dtype(self) -> object: ...
+    @property
+    def device(self) -> object: ...
     def __getitem__(self, key: object, /) -> Array: ...
     def __setitem__(self, key: object, value: object, /) -> None: ...
     def __add__(self, other: Array | int, /) -> Array: ...
@@ -39,6 +50,7 @@ class Array(Protocol):
     def __or__(self, other: Array, /) -> Array: ...
     def __invert__(self) -> Array: ...
     def __eq__(self, other: object, /) -> Array: ...  # type: ignore[override]
+    def __ne__(self, other: object, /) -> Array: ...  # type: ignore[override]
     def __lt__(self, other: Array | int, /) -> Array: ...
     def __le__(self, other: Array | int, /) -> Array: ...
     def __gt__(self, other: Array | int, /) -> Array: ...
@@ -56,23 +68,20 @@ class Namespace(Protocol):
 
     def arange(self, start: int, stop: int, *, dtype: object, device: object) -> Array: ...
     def argsort(self, x: Array, /) -> Array: ...
-    def asarray(self, obj: object, /, *, device: object) -> Array: ...
+    def asarray(self, obj: object, /, *, device: object = None, copy: builtins.bool | None = None) -> Array: ...
     def astype(self, x: Array, dtype: object, /) -> Array: ...
     def clip(self, x: Array, /, min: Array | int, max: Array | int) -> Array: ...
     def concat(self, arrays: Sequence[Array], /) -> Array: ...
-    def cumulative_sum(self, x: Array, /, *, dtype: object, include_initial: builtins.bool = False) -> Array: ...
     def full(self, shape: tuple[int, ...], fill_value: int, *, dtype: object, device: object) -> Array: ...
     def max(self, x: Array, /) -> Array: ...
     def maximum(self, x1: Array, x2: Array, /) -> Array: ...
     def min(self, x: Array, /) -> Array: ...
     def minimum(self, x1: Array, x2: Array, /) -> Array: ...
     def nonzero(self, x: Array, /) -> tuple[Array, ...]: ...
-    def any(self, x: Array, /) -> Array: ...
-    def repeat(self, x: Array, repeats: Array, /, *, axis: int) -> Array: ...
+    def any(self, x: Array, /, *, axis: int | None = None) -> Array: ...
     def reshape(self, x: Array, shape: tuple[int, ...], /) -> Array: ...
-    def searchsorted(self, x1: Array, x2: Array, /) -> Array: ...
+    def searchsorted(self, x1: Array, x2: Array, /, *, side: Literal["left", "right"] = "left") -> Array: ...
     def stack(self, arrays: Sequence[Array], /, *, axis: int) -> Array: ...
-    def sum(self, x: Array, /) -> Array: ...
     def where(self, condition: Array, x1: Array | int, x2: Array | int, /) -> Array: ...
 
 
@@ -82,19 +91,23 @@ class Arrays:
 
     xp: Namespace
     device: object = None
+    host: builtins.bool = True
+    """Whether it is numpy: what a condition holds for is then known at once."""
 
     @classmethod
     def of(cls, module: ModuleType, device: object = None) -> Arrays:
         """Of an array API module: numpy, ``array_api_compat.numpy``, ``array_api_compat.torch``."""
-        return cls(cast(Namespace, module), device)
+        return cls(cast(Namespace, module), device, module.__name__.rpartition(".")[2] == "numpy")
 
     def from_host(self, values: np.ndarray) -> Array:
-        """A numpy array on the device; numpy and torch on the CPU take its memory."""
-        return self.xp.asarray(values, device=self.device)
+        """A numpy array on the device; numpy and torch on the CPU take its memory. Torch copies without waiting."""
+        if self.host or self.device is None:
+            return self.xp.asarray(values)
+        return cast(Array, cast(Any, self.xp.asarray(values)).to(self.device, non_blocking=True))
 
-    def int64s(self, values: Sequence[int]) -> Array:
-        """Python integers, [len(values)] int64."""
-        return self.from_host(np.array(values, dtype=np.int64))
+    def int32s(self, values: Int64s) -> Array:
+        """Host values as int32 on the device. What does not fit wraps: only cells that are replaced afterwards may."""
+        return self.from_host(values.astype(np.int32))
 
     def arange(self, stop: int, start: int = 0) -> Array:
         """[stop - start] int32."""
@@ -114,11 +127,17 @@ class Arrays:
 
     def at_least(self, values: Array, low: int) -> Array:
         """``max(values, low)``."""
-        return self.xp.where(values < low, low, values)
+        return cast(Array, np.maximum(cast(Any, values), low) if self.host else cast(Any, values).clamp(min=low))
 
     def at_most(self, values: Array, high: int) -> Array:
         """``min(values, high)``."""
-        return self.xp.where(values > high, high, values)
+        return cast(Array, np.minimum(cast(Any, values), high) if self.host else cast(Any, values).clamp(max=high))
+
+    def take(self, values: Array, indices: Array) -> Array:
+        """``values[indices]`` by flat indices, none negative: allowing for those costs three kernels more."""
+        if self.host:
+            return cast(Array, np.take(cast(Any, values), cast(Any, indices), axis=0))
+        return cast(Array, cast(Any, values).index_select(0, indices))
 
     def columns(self, *parts: Array) -> Array:
         """The parts side by side, [rows, len(parts)]."""
@@ -128,42 +147,76 @@ class Arrays:
         """Whether the dtype is bool."""
         return values.dtype == self.xp.bool
 
-    def total(self, counts: Array) -> int:
-        """The sum; 0 of no cell."""
-        return int(self.xp.sum(counts))
-
-    def starts(self, counts: Array) -> Array:
-        """Where each run begins when runs of `counts` lie end to end: exclusive prefix sums [n] int64."""
-        return self.xp.cumulative_sum(counts, dtype=self.xp.int64) - counts
-
-    def prefix_sums(self, counts: Array) -> Array:
-        """Prefix sums with the leading 0, [n + 1] int32."""
-        return self.int32(self.xp.cumulative_sum(counts, dtype=self.xp.int64, include_initial=True))
-
-    def spread(self, values: Array, counts: Array) -> Array:
-        """``values[i]`` repeated ``counts[i]`` times, [sum(counts)] int32."""
-        return self.xp.repeat(self.int32(values), counts, axis=0)
-
-    def spread_flags(self, values: Array, counts: Array) -> Array:
-        """``values[i]`` repeated ``counts[i]`` times, [sum(counts)] bool."""
-        return self.xp.repeat(values, counts, axis=0)
-
-    def ranges(self, first: Array | int, counts: Array) -> Array:
-        """``first[i], first[i] + 1, …`` (``counts[i]`` of them) for each i, end to end, [sum(counts)] int32.
-
-        >>> import array_api_compat.numpy
-        >>> Arrays.of(array_api_compat.numpy).ranges(np.array([5, 0, 7]), np.array([2, 0, 3]))
-        array([5, 6, 7, 8, 9], dtype=int32)
-        """
-        shift = self.spread(first - self.starts(counts), counts)
-        return shift + self.arange(shift.shape[0])
-
     def where_true(self, flags: Array) -> Array:
-        """Indices of the true cells of a flat array, ascending."""
+        """Indices of the true cells of a flat array, ascending. Waits for the device."""
         return self.xp.nonzero(flags)[0]
 
+    def rows_where(self, flags: Array) -> Array | slice:
+        """Rows for which work is to be done: those that are flagged; on a device, which is not waited for, all."""
+        return self.where_true(flags) if self.host else slice(None)
 
-def ceiling(dividend: Array, divisor: int) -> Array:
+
+class Runs:
+    """Runs of ``counts`` rows [n] int64 that lie end to end."""
+
+    def __init__(self, arrays: Arrays, counts: Int64s) -> None:
+        self.arrays, self.counts = arrays, counts
+
+    @cached_property
+    def ends(self) -> Int64s:
+        """Where each run ends: inclusive prefix sums [n] int64."""
+        return np.cumsum(self.counts, dtype=np.int64)
+
+    @cached_property
+    def starts(self) -> Int64s:
+        """Where each run begins: exclusive prefix sums [n] int64."""
+        return self.ends - self.counts
+
+    @cached_property
+    def total(self) -> int:
+        """Rows of all runs."""
+        return int(self.ends[-1]) if len(self.ends) else 0
+
+    @cached_property
+    def run(self) -> Array:
+        """The run of each row, [total] int32."""
+        rows = self.arrays.arange(self.total)
+        return self.arrays.int32(self.arrays.xp.searchsorted(self.arrays.int32s(self.ends), rows, side="right"))
+
+    def prefix_sums(self) -> Array:
+        """Prefix sums of the counts with the leading 0, [n + 1] int32."""
+        return self.arrays.int32s(np.concatenate([[0], self.ends]))
+
+    def spread(self, values: Int64s) -> Array:
+        """``values[i]`` on each row of run i, [total] int32."""
+        return self._spread(values.astype(np.int32))
+
+    def spread_flags(self, values: Flags) -> Array:
+        """``values[i]`` on each row of run i, [total] bool."""
+        return self._spread(values)
+
+    def spread_rows(self, values: Array) -> Array:
+        """Row i of ``values`` [n, …] on each row of run i, [total, …]."""
+        if self.arrays.host:
+            return cast(Array, np.repeat(cast(Any, values), self.counts, axis=0))
+        return self.arrays.take(values, self.run)
+
+    def ranges(self, first: Int64s | int) -> Array:
+        """``first[i], first[i] + 1, …`` (``counts[i]`` of them) for each i, end to end, [total] int32.
+
+        >>> import array_api_compat.numpy
+        >>> Runs(Arrays.of(array_api_compat.numpy), np.array([2, 0, 3])).ranges(np.array([5, 0, 7]))
+        array([5, 6, 7, 8, 9], dtype=int32)
+        """
+        return self.spread(first - self.starts) + self.arrays.arange(self.total)
+
+    def _spread(self, values: np.ndarray) -> Array:
+        if self.arrays.host:
+            return cast(Array, np.repeat(values, self.counts))
+        return self.arrays.take(self.arrays.from_host(values), self.run)
+
+
+def ceiling(dividend: Int64s, divisor: int) -> Int64s:
     """``cdiv``, cell by cell."""
     return -(-dividend // divisor)
 

@@ -9,17 +9,17 @@ import numpy as np
 
 from inputmeta import oracle
 
-from .arrays import Array, Arrays, ceiling
+from .arrays import Array, Arrays, Flags, Int64s, Runs, ceiling
 
 
 @dataclass(frozen=True)
 class Batch:
-    """One step. Per sequence [n_seq] int64 or bool, per query row [total_q] int32 or bool.
+    """One step. Per sequence [n_seq] int64 or bool in host memory, per query row [total_q] int32 or bool.
 
-    ``ends``: (q_start, seqlen_k) of each sequence as Python integers, by which its arrays are cut. ``num_blocks``:
-    F-BLOCKS. ``row``: j, the row within its sequence. ``stores``: the row's sequence is no placeholder. ``tables``: the
-    used blocks of all tables end to end, and as many spare 0 as the longest has, so that tables can be read and masked
-    as if they were equally long. ``most_blocks``: that length, at least 1.
+    ``queries``: the query rows of each sequence. ``ends``: (q_start, seqlen_k) of each sequence as Python integers, by
+    which its arrays are cut. ``row``: j, the row within its sequence. ``stores``: the row's sequence is no placeholder.
+    ``tables``: the used blocks of all tables end to end, and as many spare 0 as the longest has, so that tables can be
+    read and masked as if they were equally long. ``most_blocks``: that length, at least 1.
     """
 
     path: oracle.Path
@@ -30,14 +30,13 @@ class Batch:
     total_q: int
     dense: tuple[int, ...]
     sparse: tuple[int, ...]
-    seqlen_q: Array
-    seqlen_k: Array
-    q_start: Array
-    first_row: Array
-    num_blocks: Array
+    queries: Runs
+    seqlen_k: Int64s
+    q_start: Int64s
+    blocks: Runs
     most_blocks: int
-    state_id: Array
-    placeholder: Array
+    state_id: Int64s
+    placeholder: Flags
     row: Array
     positions: Array
     stores: Array
@@ -53,49 +52,63 @@ class Batch:
         """Sequences of the step."""
         return len(self.sequences)
 
-    def rows(self, per_sequence: Array) -> Array:
-        """A per-sequence quantity on every query row, [total_q] int32."""
-        return self.arrays.spread(per_sequence, self.seqlen_q)
+    @property
+    def seqlen_q(self) -> Int64s:
+        """Query rows of each sequence."""
+        return self.queries.counts
 
-    def scalars(self, name: str) -> Array:
+    @property
+    def first_row(self) -> Int64s:
+        """The row of the batch where each sequence begins."""
+        return self.queries.starts
+
+    @property
+    def num_blocks(self) -> Int64s:
+        """F-BLOCKS: used blocks of each sequence's table; ``blocks`` has them end to end."""
+        return self.blocks.counts
+
+    def rows(self, per_sequence: Int64s) -> Array:
+        """A per-sequence quantity on every query row, [total_q] int32."""
+        return self.queries.spread(per_sequence)
+
+    def scalars(self, name: str) -> Int64s:
         """A member of every sequence, [n_seq] int64."""
-        return self.arrays.int64s([getattr(sequence, name) for sequence in self.sequences])
+        return np.array([getattr(sequence, name) for sequence in self.sequences], dtype=np.int64)
 
 
 def read_batch(
     path: oracle.Path, sequences: Sequence[oracle.SequenceMetadata], config: oracle.MetadataConfig, arrays: Arrays
 ) -> Batch:
     """Reads the sequences; F-POS and F-BLOCKS' num_blocks."""
-    lengths = [(sequence.seqlen_q, sequence.seqlen_k) for sequence in sequences]
-    seqlen_q, seqlen_k = (arrays.int64s(values) for values in zip(*lengths, strict=True))
+    lengths = np.array([(sequence.seqlen_q, sequence.seqlen_k) for sequence in sequences], dtype=np.int64)
+    seqlen_q, seqlen_k = lengths[:, 0], lengths[:, 1]
     q_start = seqlen_k - seqlen_q
-    placeholder = arrays.from_host(np.array([s.is_placeholder for s in sequences], dtype=np.bool_))
+    placeholder = np.array([s.is_placeholder for s in sequences], dtype=np.bool_)
     smallest = min((*config.dense_ratios, *config.sparse_ratios))
-    per_block = config.block_size // smallest
-    blocks = [-(-(length // smallest) // per_block) for _, length in lengths]
-    most_blocks = max(1, *blocks)
-    used = (s.block_table[:count] for s, count in zip(sequences, blocks, strict=True))
-    row = arrays.ranges(0, seqlen_q)
+    blocks = ceiling(seqlen_k // smallest, config.block_size // smallest)
+    most_blocks = max(1, int(blocks.max()))
+    used = (s.block_table[:count] for s, count in zip(sequences, blocks.tolist(), strict=True))
+    queries = Runs(arrays, seqlen_q)
+    row = queries.ranges(0)
     return Batch(
         path=path,
         config=config,
         arrays=arrays,
         sequences=sequences,
-        ends=[(length_k - length_q, length_k) for length_q, length_k in lengths],
-        total_q=row.shape[0],
+        ends=list(zip(q_start.tolist(), seqlen_k.tolist(), strict=True)),
+        total_q=queries.total,
         dense=tuple(sorted(set(config.dense_ratios))),
         sparse=tuple(sorted(set(config.sparse_ratios))),
-        seqlen_q=seqlen_q,
+        queries=queries,
         seqlen_k=seqlen_k,
         q_start=q_start,
-        first_row=arrays.starts(seqlen_q),
-        num_blocks=ceiling(seqlen_k // smallest, per_block),
+        blocks=Runs(arrays, blocks),
         most_blocks=most_blocks,
-        state_id=arrays.int64s([sequence.state_id for sequence in sequences]),
+        state_id=np.array([sequence.state_id for sequence in sequences], dtype=np.int64),
         placeholder=placeholder,
         row=row,
-        positions=row + arrays.spread(q_start, seqlen_q),
-        stores=arrays.spread_flags(~placeholder, seqlen_q),
+        positions=row + queries.spread(q_start),
+        stores=queries.spread_flags(~placeholder),
         tables=arrays.from_host(joined((*used, (0,) * most_blocks))),
     )
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from inputmeta import oracle
 
-from .arrays import Array
+from .arrays import Array, Runs
 from .batch import Batch, joined
 
 NO_SEQUENCE = 998244353
@@ -16,17 +16,15 @@ NO_SEQUENCE = 998244353
 
 def query_indices(batch: Batch) -> Array:
     """F-QIDX, [total_q]."""
-    arrays = batch.arrays
-    return batch.rows(arrays.xp.where(batch.placeholder, NO_SEQUENCE, arrays.arange(batch.n_seq)))
+    return batch.rows(np.where(batch.placeholder, NO_SEQUENCE, np.arange(batch.n_seq)))
 
 
 def cu_seqlens(batch: Batch) -> dict[str, Array]:
     """F-CU: with the leading 0, n + 1 cells; ZOS: `cu_seqlens_q` alone, inclusive, n cells."""
-    arrays = batch.arrays
-    cu_seqlens_q = arrays.prefix_sums(batch.seqlen_q)
+    cu_seqlens_q = batch.queries.prefix_sums()
     if batch.path == "decode_zos":
         return {"cu_seqlens_q": cu_seqlens_q[1:]}
-    return {"cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": arrays.prefix_sums(batch.seqlen_k)}
+    return {"cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": Runs(batch.arrays, batch.seqlen_k).prefix_sums()}
 
 
 def input_ids(batch: Batch, gather: oracle.GatherInputs | None) -> Array:
@@ -46,32 +44,32 @@ def input_ids(batch: Batch, gather: oracle.GatherInputs | None) -> Array:
 def gathered_ids(batch: Batch, gather: oracle.GatherInputs) -> Array:
     """F-GATHER, [total_q]: fresh rows, or row 0 sampled and the others predicted by the last step."""
     arrays = batch.arrays
-    ids = arrays.from_host(joined([gather.fresh_input_ids]))
-    place = batch.rows(arrays.int64s(list(gather.remap)))
-    begins = arrays.starts(arrays.int64s([len(row) for row in gather.prev_predict]))
-    parts: list[Sequence[int]] = [()]
+    place = np.array(gather.remap, dtype=np.int64)
+    lengths = np.array([0, *(len(row) + 1 for row in gather.prev_predict)], dtype=np.int64)
+    parts: list[Sequence[int]] = [(0,)]
     # The sample before the predictions of each sequence: row j of the step is then cell j.
     for sampled, predicted in zip(gather.prev_sampled, gather.prev_predict, strict=False):
         parts.extend(((sampled,), predicted))
     continued = arrays.from_host(joined(parts))
-    chosen = arrays.where_true(place >= 0)
-    source = arrays.int32(begins + arrays.arange(begins.shape[0]))
-    ids[chosen] = continued[source[place[chosen]] + batch.row[chosen]]
-    return ids
+    source = batch.rows(1 + np.cumsum(lengths)[np.maximum(place, 0)]) + batch.row
+    continues = batch.queries.spread_flags(place >= 0)
+    # A row that continues nothing reads the one cell in front.
+    ids = arrays.take(continued, arrays.xp.where(continues, source, 0))
+    return arrays.xp.where(continues, ids, arrays.from_host(joined([gather.fresh_input_ids])))
 
 
 def ngram_token_ids(batch: Batch) -> Array:
     """F-NGRAM, [total_q, max_ngram_size]: column r looks r tokens back; pad from the first image sentinel on."""
     arrays, config = batch.arrays, batch.config
     look_back = config.max_ngram_size - 1
-    history = ngram_history(batch)
+    history = arrays.from_host(ngram_history(batch))
     # A sequence's part of the history is look_back cells longer than its rows.
-    shift = (arrays.arange(batch.n_seq) + 1) * look_back
+    shift = (np.arange(batch.n_seq) + 1) * look_back
     here = arrays.arange(batch.total_q) + batch.rows(shift)
     columns: list[Array] = []
     cut = arrays.flags((batch.total_q,), False)
     for back in range(config.max_ngram_size):
-        tokens = history[here - back]
+        tokens = arrays.take(history, here - back)
         if config.image_sentinel is not None:
             cut = cut | (tokens == config.image_sentinel)
             tokens = arrays.xp.where(cut, config.pad_token, tokens)
@@ -79,9 +77,9 @@ def ngram_token_ids(batch: Batch) -> Array:
     return arrays.columns(*columns)
 
 
-def ngram_history(batch: Batch) -> Array:
+def ngram_history(batch: Batch) -> np.ndarray:
     """Per sequence the compressed tokens at [q_start - (G - 1), seqlen_k), end to end; `pad_token` before 0."""
-    arrays, config = batch.arrays, batch.config
+    config = batch.config
     look_back = config.max_ngram_size - 1
     padding = np.full(look_back, config.pad_token, dtype=np.int32)
     parts: list[Sequence[int] | np.ndarray] = []
@@ -91,10 +89,7 @@ def ngram_history(batch: Batch) -> Array:
         parts.append(padding[: begin - (q_start - look_back)])
         parts.append(sequence.compressed_tokens[begin:seqlen_k])
         parts.append(sequence.recent_tokens[max(begin - known, 0) : max(seqlen_k - known, 0)])
-    history = arrays.from_host(joined(parts))
-    lengths = arrays.int64s([len(part) for part in parts])
-    is_raw = arrays.from_host(np.tile(np.array([False, False, True]), batch.n_seq))
-    raw = arrays.where_true(arrays.spread_flags(is_raw, lengths))
-    table = arrays.from_host(joined([config.lookup_table]))
-    history[raw] = table[history[raw]]
+    history = joined(parts)
+    raw = np.repeat(np.tile(np.array([False, False, True]), batch.n_seq), [len(part) for part in parts])
+    history[raw] = joined([config.lookup_table])[history[raw]]
     return history

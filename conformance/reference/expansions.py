@@ -10,6 +10,9 @@ from .arrays import Array, Arrays
 def blank_tails(arrays: Arrays, index: Array, lengths: Array) -> None:
     """Writes -1 right of each row's length; leaves alone the rows that are full and the columns that every row has."""
     xp, width = arrays.xp, index.shape[1]
+    if not arrays.host:
+        index[:] = xp.where(arrays.arange(width) < lengths[:, None], index, -1)
+        return
     short = arrays.where_true(lengths < width)
     if short.shape[0] == 0:
         return
@@ -26,7 +29,7 @@ def kv_swa_full_index(arrays: Arrays, config: oracle.MetadataConfig, pivots: Arr
     history_begin, history_len, chunk_begin, chunk_len = (pivots[:, column] for column in range(4))
     key = arrays.arange(config.window_size)
     index = (chunk_begin - history_len)[:, None] + key
-    rows = arrays.where_true(history_len > 0)
+    rows = arrays.rows_where(history_len > 0)
     in_history = key < history_len[rows][:, None]
     index[rows] = arrays.xp.where(in_history, history_begin[rows][:, None] + key, index[rows])
     blank_tails(arrays, index, history_len + chunk_len)
@@ -44,7 +47,7 @@ def kv_swa_index(arrays: Arrays, config: oracle.MetadataConfig, offset_len: Arra
     index = offset[:, None] + key
     ring_begin = offset // ring * ring
     before_wrap = ring - (offset - ring_begin)
-    rows = arrays.where_true(length > before_wrap)
+    rows = arrays.rows_where(length > before_wrap)
     past_the_end = key - before_wrap[rows][:, None]
     index[rows] = arrays.xp.where(past_the_end < 0, index[rows], ring_begin[rows][:, None] + past_the_end)
     blank_tails(arrays, index, length)

@@ -110,21 +110,21 @@ def add_prompt(batch: Batch, rows: dict[str, Array], scalars: dict[str, int | bo
     """The fields of a prompt step: chapters 3 and 5 to 8."""
     config = batch.config
     scalars["total_k_swa"] = batch.n_seq * config.window_size
-    scalars["cp_mirror_len"] = mirror_length(batch.arrays, batch.seqlen_q, config.cp_size)
-    rows["state_block_idx"] = batch.arrays.int32(batch.state_id)
+    scalars["cp_mirror_len"] = mirror_length(batch.seqlen_q, config.cp_size)
+    rows["state_block_idx"] = batch.arrays.int32s(batch.state_id)
     rows["slot_mapping_store_swa"] = window.prompt_ring_slots(batch)
     rows["load_segments_swa"] = window.load_segments(batch)
     rows["kv_swa_full_index_pivots"] = window.pivots(batch, window.all_rows(batch))
     for ratio in batch.ratios:
         put_bucket(rows, ratio, compressed.prompt_rows(batch, ratio))
         rows[f"load_segments_ca.{ratio}"] = key_ranges.load_segments(batch, ratio)
-        scalars[f"total_k_compressed.{ratio}"] = batch.arrays.total(key_ranges.key_rows(batch, ratio))
+        scalars[f"total_k_compressed.{ratio}"] = key_ranges.key_rows(batch, ratio).total
         base, visible = key_ranges.bases(batch, ratio), key_ranges.visible(batch, ratio)
         if ratio in batch.sparse:
             put_bucket(rows, ratio, {"ks": base, "ke": base + visible, "klen": visible})
         if ratio in batch.dense:
             rows[f"kv_ca_index_offset_len.{ratio}"] = batch.arrays.columns(base, visible)
-    mirror = zigzag(batch.arrays, config, batch.seqlen_q) if config.cp_size > 1 else None
+    mirror = zigzag(config, batch.queries) if config.cp_size > 1 else None
     if config.yoco_mode == "mask":
         rows["yoco_mask_swa_index_pivots"] = truncation.mask_pivots(batch)
     if config.yoco_mode == "compact":
@@ -161,7 +161,7 @@ def add_compact(batch: Batch, rows: dict[str, Array], scalars: dict[str, int | b
     arrays, config = batch.arrays, batch.config
     kept = truncation.kept_rows(batch)
     compact = truncation.compact_fields(batch, rows, kept)
-    scalars["yoco_consumer_total_q"] = kept.rows.shape[0]
+    scalars["yoco_consumer_total_q"] = kept.runs.total
     rows.update({f"yoco_consumer_{key}": value for key, value in compact.items()})
     if mirror is None:
         return
@@ -211,3 +211,13 @@ def as_numpy(fields: Fields) -> dict[str, np.ndarray | int | bool]:
 def host_array(values: Array) -> np.ndarray:
     """An array of any library in host memory."""
     return np.asarray(array_api_compat.to_device(values, "cpu"))
+
+
+def host_rows(values: Array, rows: np.ndarray | None) -> np.ndarray:
+    """An array in host memory of which only these rows (None: all) are copied; other cells mean nothing."""
+    if isinstance(values, np.ndarray) or rows is None:
+        return host_array(values)
+    chosen = host_array(values[array_api_compat.array_namespace(values).asarray(rows, device=values.device)])
+    host = np.empty(values.shape, dtype=chosen.dtype)
+    host[rows] = chosen
+    return host

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from .arrays import Array, ceiling
+import numpy as np
+
+from .arrays import Array, Runs, ceiling
 from .batch import Batch
 
 
-def key_rows(batch: Batch, ratio: int) -> Array:
-    """F-KSTEP: the key rows that each sequence takes, [n_seq]; one without a compressed token takes one."""
-    return batch.arrays.at_least(batch.seqlen_k // ratio, 1)
+def key_rows(batch: Batch, ratio: int) -> Runs:
+    """F-KSTEP: the key rows that each sequence takes; one without a compressed token takes one."""
+    return Runs(batch.arrays, np.maximum(batch.seqlen_k // ratio, 1))
 
 
 def visible(batch: Batch, ratio: int) -> Array:
@@ -18,7 +20,7 @@ def visible(batch: Batch, ratio: int) -> Array:
 
 def bases(batch: Batch, ratio: int) -> Array:
     """F-KSTEP base_i on each row, [total_q]."""
-    return batch.rows(batch.arrays.starts(key_rows(batch, ratio)))
+    return batch.rows(key_rows(batch, ratio).starts)
 
 
 def load_segments(batch: Batch, ratio: int) -> Array:
@@ -26,17 +28,17 @@ def load_segments(batch: Batch, ratio: int) -> Array:
     arrays, where = batch.arrays, batch.arrays.xp.where
     per_block = batch.config.block_size // ratio
     num = batch.seqlen_k // ratio
-    counts = arrays.at_least(ceiling(num, per_block), 1)
-    block = arrays.ranges(0, counts)
+    runs = Runs(arrays, np.maximum(ceiling(num, per_block), 1))
+    block = runs.ranges(0)
     done = block * per_block
-    left = arrays.spread(num, counts) - done
-    physical = batch.tables[block + arrays.spread(arrays.starts(batch.num_blocks), counts)]
+    left = runs.spread(num) - done
+    physical = arrays.take(batch.tables, block + runs.spread(batch.blocks.starts))
     stands_in = left == 0
     return arrays.columns(
         where(stands_in, -1, physical),
         block * 0,
         where(stands_in, 1, arrays.at_most(left, per_block)),
-        arrays.spread(arrays.starts(key_rows(batch, ratio)), counts) + done,
+        runs.spread(key_rows(batch, ratio).starts) + done,
     )
 
 

@@ -47,6 +47,6 @@ def gathered(arrays: Arrays, config: oracle.MetadataConfig, key: str, values: Ar
     if values.shape[0] == 0:
         return values
     padding = index < 0
-    rows = values[arrays.at_least(index, 0)]
+    rows = arrays.take(values, arrays.at_least(index, 0))
     rows[padding] = False if arrays.is_flags(values) else neutral_cell(config, key)
     return rows

@@ -14,13 +14,13 @@ def columns(batch: Batch, max_num_blocks: int | None) -> int:
 def block_tables(batch: Batch, width: int) -> Array:
     """[total_q, width]: the sequence's table on each of its rows. Cells that are not defined hold other blocks."""
     arrays = batch.arrays
-    cells = arrays.starts(batch.num_blocks)[:, None] + arrays.arange(batch.most_blocks)
-    tables = batch.tables[cells]
+    begins = arrays.int32s(batch.blocks.starts)
+    tables = batch.tables[begins[:, None] + arrays.arange(batch.most_blocks)]
     if width > batch.most_blocks:
         wide = arrays.full((batch.n_seq, width), 0)
         wide[:, : batch.most_blocks] = tables
         tables = wide
-    return arrays.xp.repeat(tables, batch.seqlen_q, axis=0)
+    return batch.queries.spread_rows(tables)
 
 
 def defined_cells(batch: Batch, width: int) -> Array:

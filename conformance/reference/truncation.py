@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from . import window
-from .arrays import Array
+from .arrays import Array, Int64s, Runs
 from .batch import Batch
 from .layouts import gathered
 from .mirror import Zigzag, zigzag
 
 
-def rect_lo(batch: Batch) -> Array:
+def rect_lo(batch: Batch) -> Int64s:
     """F-RECT: the first position that takes part, [n_seq] int64."""
-    return batch.arrays.at_least(batch.scalars("data_len") - batch.config.yoco_prefill_keep_tokens, 0)
+    return np.maximum(batch.scalars("data_len") - batch.config.yoco_prefill_keep_tokens, 0)
 
 
 def mask_pivots(batch: Batch) -> Array:
@@ -23,37 +25,36 @@ def mask_pivots(batch: Batch) -> Array:
 
 @dataclass(frozen=True)
 class Kept:
-    """Compact mode: ``clip`` rows are cut from the front of each chunk and ``counts`` stay, [n_seq] int64.
+    """Compact mode: ``clip`` rows [n_seq] are cut from the front of each chunk, and ``runs`` of rows stay.
 
     ``row``: j of each kept row, ``rows``: its global row, [consumer_total_q] int32.
     """
 
-    clip: Array
-    counts: Array
+    clip: Int64s
+    runs: Runs
     row: Array
     rows: Array
 
 
 def kept_rows(batch: Batch) -> Kept:
     """F-CLIP and the rows that stay."""
-    arrays = batch.arrays
     first = batch.scalars("data_len") - batch.config.yoco_prefill_keep_tokens - batch.q_start
-    clip = arrays.at_least(arrays.xp.minimum(first, batch.seqlen_q - 1), 0)
-    counts = batch.seqlen_q - clip
-    return Kept(clip, counts, arrays.ranges(clip, counts), arrays.ranges(batch.first_row + clip, counts))
+    clip = np.maximum(np.minimum(first, batch.seqlen_q - 1), 0)
+    runs = Runs(batch.arrays, batch.seqlen_q - clip)
+    return Kept(clip, runs, runs.ranges(clip), runs.ranges(batch.first_row + clip))
 
 
 def compact_fields(batch: Batch, fields: dict[str, Array], kept: Kept) -> dict[str, Array]:
     """F-COMPACT, by flat key without the prefix ``yoco_consumer_``; ``fields`` are those of the full layout."""
     arrays = batch.arrays
     positions = batch.positions[kept.rows]
-    begin = arrays.spread(arrays.xp.minimum(rect_lo(batch), batch.seqlen_k), kept.counts)
-    end = arrays.spread(arrays.xp.minimum(batch.scalars("data_len"), batch.seqlen_k), kept.counts)
+    begin = kept.runs.spread(np.minimum(rect_lo(batch), batch.seqlen_k))
+    end = kept.runs.spread(np.minimum(batch.scalars("data_len"), batch.seqlen_k))
     in_rect = (positions >= begin) & (positions < end)
-    chunk_begin = arrays.starts(kept.counts) - kept.clip + batch.n_seq * batch.config.window_size
-    rows = window.Rows(kept.counts, kept.row, chunk_begin)
+    chunk_begin = kept.runs.starts - kept.clip + batch.n_seq * batch.config.window_size
+    rows = window.Rows(kept.runs, kept.row, chunk_begin)
     compact = {
-        "cu_seqlens_q": arrays.prefix_sums(kept.counts),
+        "cu_seqlens_q": kept.runs.prefix_sums(),
         "query_indices": kept.rows,
         "positions": positions,
         "slot_mapping_store_swa": arrays.xp.where(in_rect, fields["slot_mapping_store_swa"][kept.rows], -1),
@@ -82,7 +83,7 @@ def contribution(batch: Batch, kept: Kept, full: Zigzag, consumer: Zigzag) -> Co
     by it, the kept rows of all ranks lie end to end, and the place of one is its distance from its owner's first.
     """
     arrays, xp = batch.arrays, batch.arrays.xp
-    count = kept.rows.shape[0]
+    count = kept.runs.total
     if count == 0:
         return Contribution(0, kept.rows, consumer.index)
     lies = full.reverse[kept.rows]
@@ -94,19 +95,13 @@ def contribution(batch: Batch, kept: Kept, full: Zigzag, consumer: Zigzag) -> Co
     place[order] = owner * pad_len + place_in_order
     boundary = gathered(arrays, batch.config, "yoco_cp_boundary_index", place, consumer.index)
 
-    mirrored_clip = arrays.spread(kept.clip, mirrored_counts(batch))
+    mirrored_clip = full.runs.spread(kept.clip)
     mine = arrays.where_true((full.index >= 0) & (full.row_in_chunk >= mirrored_clip))
     index = arrays.full((pad_len,), -1)
     index[: mine.shape[0]] = arrays.int32(mine)
     return Contribution(pad_len, index, boundary)
 
 
-def mirrored_counts(batch: Batch) -> Array:
-    """Mirrored rows of each sequence, [n_seq]."""
-    parts = 2 * batch.config.cp_size
-    return -(-batch.seqlen_q // parts) * 2
-
-
 def consumer_mirror(batch: Batch, kept: Kept) -> Zigzag:
     """F-ZIGZAG of the compact layout."""
-    return zigzag(batch.arrays, batch.config, kept.counts)
+    return zigzag(batch.config, kept.runs)

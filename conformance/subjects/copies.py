@@ -1,13 +1,14 @@
-"""Copies of the oracle with one place in the source changed: subjects that are wrong in one known way."""
+"""Copies of the oracle whose sources are changed on the way in: wrong in one known way, or with marks."""
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -20,12 +21,16 @@ class PatchError(ValueError):
     """A patch whose text does not stand exactly once in the module it names."""
 
 
-class _CopyFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Imports ``<name>`` and ``<name>.<module>`` from the oracle's sources, one of them patched."""
+Change = Callable[[ModuleType, str, str], str | ast.Module]
+"""From a new module, its name within the oracle and its source: what is to be run in its place."""
 
-    def __init__(self, name: str, module: str, source: str) -> None:
+
+class _CopyFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Imports ``<name>`` and ``<name>.<module>`` from the oracle's sources, changed."""
+
+    def __init__(self, name: str, change: Change) -> None:
         self.name = name
-        self.patched = {module: source}
+        self.change = change
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -37,8 +42,8 @@ class _CopyFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def exec_module(self, module: ModuleType) -> None:
         stem = module.__name__.removeprefix(self.name).lstrip(".") or "__init__"
         path = SOURCE / f"{stem}.py"
-        source = self.patched.get(stem) or path.read_text(encoding="utf-8")
-        exec(compile(source, f"<{module.__name__}: {path.name}>", "exec"), module.__dict__)
+        changed = self.change(module, stem, path.read_text(encoding="utf-8"))
+        exec(compile(changed, f"<{module.__name__}: {path.name}>", "exec"), module.__dict__)
 
 
 def patched_source(module: str, old: str, new: str) -> str:
@@ -54,11 +59,17 @@ def patched_source(module: str, old: str, new: str) -> str:
     return source.replace(old, new)
 
 
-def copy_with(name: str, module: str, old: str, new: str) -> ModuleType:
-    """Import a copy of the oracle as the package ``name``, with one text replaced in one module."""
-    finder = _CopyFinder(name, module, patched_source(module, old, new))
+def copy_of(name: str, change: Change) -> ModuleType:
+    """Import a copy of the oracle as the package ``name``, each module changed on the way in."""
+    finder = _CopyFinder(name, change)
     sys.meta_path.insert(0, finder)
     try:
         return importlib.import_module(name)
     finally:
         sys.meta_path.remove(finder)
+
+
+def copy_with(name: str, module: str, old: str, new: str) -> ModuleType:
+    """Import a copy of the oracle as the package ``name``, with one text replaced in one module."""
+    patched = patched_source(module, old, new)
+    return copy_of(name, lambda _, stem, source: patched if stem == module else source)

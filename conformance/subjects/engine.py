@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -13,11 +13,11 @@ from inputmeta.conformance.cases.model import Gather
 from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.subjects.arrays import formed
 from inputmeta.conformance.subjects.base import Capabilities, Rejection, Result
+from inputmeta.conformance.subjects.device import Buffers, tensors_over
 from inputmeta.engine.broadcast.errors import RefusedError
 from inputmeta.engine.broadcast.manifest import assemble, decode, describe, encode
 from inputmeta.engine.broadcast.receive import fill
 
-Buffers = dict[str, torch.Tensor] | None
 MOST_STEPS = 6
 """Steps of which the engine's sequences are kept: as many as a case has."""
 
@@ -199,28 +199,6 @@ def full_layout(out: Buffers) -> Buffers:
     if positions is not None:
         full["positions"] = positions
     return full
-
-
-def tensors_over(
-    arrays: dict[str, np.ndarray], place: Callable[[torch.Tensor], torch.Tensor] = lambda memory: memory
-) -> dict[str, torch.Tensor]:
-    """The arrays as tensors of the same memory; arrays that are views of one allocation are views of one storage.
-
-    ``place`` gives the memory that stands for one whole allocation, which it gets as a flat tensor; by default itself.
-
-    """
-    storages: dict[int, torch.Tensor] = {}
-    tensors = {}
-    for key, array in arrays.items():
-        root = array
-        while isinstance(root.base, np.ndarray):
-            root = root.base
-        address = root.__array_interface__["data"][0]
-        if address not in storages:
-            storages[address] = place(torch.from_numpy(root.reshape(-1)))
-        begin = (array.__array_interface__["data"][0] - address) // array.itemsize
-        tensors[key] = storages[address].narrow(0, begin, array.size).view(array.shape)
-    return tensors
 
 
 def engine_config(config: oracle.MetadataConfig) -> engine.MetadataConfig:

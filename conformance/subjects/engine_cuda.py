@@ -1,25 +1,24 @@
-"""The bundled engine on a GPU as a subject. Imported only when it is asked for.
-
-The suite offers host memory, fenced and poisoned. Each whole allocation is copied to the device, fences and poison
-included, filled there through views of the same layout, and copied back: the same runner then sees what the kernels
-wrote, left, and wrote outside.
-"""
+"""The bundled engine on a GPU as a subject. Imported only when it is asked for."""
 
 from __future__ import annotations
+
+import dataclasses
+from typing import cast
 
 import numpy as np
 import torch
 
 from inputmeta import engine
 from inputmeta.conformance.cases.request import Request
-from inputmeta.conformance.subjects.base import Result, SubjectError
-from inputmeta.conformance.subjects.engine import Buffers, EngineSubject, tensors_over
+from inputmeta.conformance.subjects.base import SubjectError, Unsupported
+from inputmeta.conformance.subjects.device import Buffers, DeviceResult, DeviceSubject
+from inputmeta.conformance.subjects.engine import EngineSubject
 from inputmeta.conformance.subjects.oracle import UNDEFINED
 from inputmeta.oracle.blocks import block_count
 from inputmeta.oracle.units import Token
 
 
-class EngineCudaSubject(EngineSubject):
+class EngineCudaSubject(DeviceSubject, EngineSubject):
     """All three paths with their fields on the device.
 
     A prompt and an eager decode step are filled in pinned memory and copied, a ZOS step is written by the kernels;
@@ -35,26 +34,17 @@ class EngineCudaSubject(EngineSubject):
         super().__init__()
         if device != "cpu":
             require_gpu()
+            self.capabilities = dataclasses.replace(self.capabilities, devices=frozenset({"cuda"}))
         self.device = torch.device(device)
 
-    def build(self, request: Request) -> Result:
-        """See :meth:`inputmeta.conformance.subjects.base.Subject.build`."""
-        if request.out is None:
-            flat = self.container(request).to_flatten_dict()
-            return {key: self.fetched(key, value, request) for key, value in flat.items()}
-        copies = DeviceCopies(request.out, self.device)
-        try:
-            flat = self.container(request, copies.tensors).to_flatten_dict()
-        finally:
-            copies.download()  # after a refusal too: it must not have written
-        return {key: request.out.get(key, value) for key, value in flat.items()}
+    def build_tensors(self, request: Request, out: Buffers) -> DeviceResult:
+        """See :meth:`inputmeta.conformance.subjects.device.DeviceSubject.build_tensors`."""
+        return cast(DeviceResult, self.container(request, out).to_flatten_dict())
 
-    def fetched(self, key: str, value: object, request: Request) -> np.ndarray | int | bool:
+    def fetched(self, key: str, value: object, request: Request) -> np.ndarray | int | bool | Unsupported:
         """A field in host memory. Cells of tables that are not defined are not even copied: initcheck would tell."""
-        if not isinstance(value, torch.Tensor):
-            return value  # type: ignore[return-value]
-        if key != "block_tables":
-            return value.cpu().numpy()
+        if key != "block_tables" or not isinstance(value, torch.Tensor):
+            return super().fetched(key, value, request)
         cells = torch.from_numpy(defined_blocks(request, value.shape[1]))
         host = torch.full(value.shape, UNDEFINED, dtype=value.dtype)
         host.view(-1)[cells] = value.reshape(-1)[cells.to(value.device)].cpu()
@@ -95,30 +85,6 @@ class EngineCudaSubject(EngineSubject):
             host.cp_mirror_len,
         )
         metadata.prepare_for_mirror_cp(config, out=out, share=share.to(self.device))
-
-
-class DeviceCopies:
-    """Device memory that stands for the allocations behind host arrays; ``tensors`` are its views by flat key."""
-
-    def __init__(self, arrays: dict[str, np.ndarray], device: torch.device) -> None:
-        self._pairs: list[tuple[torch.Tensor, torch.Tensor]] = []
-        self._device = device
-        self.tensors = tensors_over(arrays, self._upload)
-
-    def _upload(self, memory: torch.Tensor) -> torch.Tensor:
-        copied = memory.to(self._device, copy=True)
-        self._pairs.append((memory, copied))
-        return copied
-
-    def upload(self) -> None:
-        """Copy every allocation to the device again, whole."""
-        for memory, copied in self._pairs:
-            copied.copy_(memory)
-
-    def download(self) -> None:
-        """Copy every allocation back, whole; waits for the device."""
-        for memory, copied in self._pairs:
-            memory.copy_(copied)
 
 
 def defined_blocks(request: Request, columns: int) -> np.ndarray:

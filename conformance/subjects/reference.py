@@ -42,13 +42,16 @@ class ReferenceSubject:
         return fields if request.out is None else in_place(step, fields, request.out)
 
 
-def reference_of(request: Request, xp: ModuleType = array_api_compat.numpy) -> reference.Expected:
-    """What the reference has for a valid request, in arrays of ``xp``."""
+def reference_of(
+    request: Request, xp: ModuleType = array_api_compat.numpy, device: object = None
+) -> reference.Expected:
+    """What the reference has for a valid request, in arrays of ``xp`` on a device of it."""
     return reference.expected(
         request.path,
         request.sequences,
         request.config,
         xp=xp,
+        device=device,
         expand=request.expand,
         gather=request.gather,
         max_num_blocks=request.max_num_blocks,

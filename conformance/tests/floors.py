@@ -22,7 +22,7 @@ FLOORS = (
     ("campaign",),
     ("wide",),
     ("workers",),
-    ("protocol", "trace"),
+    ("protocol", "trace", "explain"),
     ("check",),
     ("subjects", "generate"),
     ("reference", "dialects"),
@@ -33,6 +33,7 @@ FLOORS = (
 BESIDE = {
     ("commands", "mutants"),
     ("benchmarks", "gpu"),
+    ("gpu", "mutants"),
     ("benchmarks", "examples"),
     ("console", "exits"),
     ("console", "interrupts"),

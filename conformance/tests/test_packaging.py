@@ -149,6 +149,7 @@ def test_cmake_lays_out_a_build_of_the_sdist(engine_sdist: Path, tmp_path: Path)
     assert "blocks.cpp" in broken.stderr
 
 
+@pytest.mark.slow
 def test_the_wheels_of_the_sdists_are_those_of_the_checkout(
     sdist: Path, engine_sdist: Path, wheel: Path, engine_wheel: Path, tmp_path: Path
 ) -> None:

@@ -22,6 +22,8 @@ RUNNING = ".".join(map(str, sys.version_info[:2]))
 NEEDS_TORCH = dict.fromkeys(
     (
         *(f"benchmarks.{name}" for name in ("contenders", "gpu", "gpu_contenders", "gpu_measure", "scaling")),
+        "examples.torch_subject",
+        "subjects.device",
         "subjects.engine",
         "subjects.engine_cuda",
     ),
@@ -133,6 +135,7 @@ def test_the_suite_works_without_torch_and_engine(programs: Path, tmp_path: Path
     assert " cells compared: PASS " in fuzzed.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("programs", [RUNNING], indirect=True)
 def test_who_asks_for_the_engine_is_told_what_to_install(programs: Path, tmp_path: Path) -> None:
     listed = run(programs, "inputmeta", "subject", "list", folder=tmp_path)

@@ -1,15 +1,16 @@
 """Steps of a subject held against the reference; what differs is confirmed by the oracle before it is told.
 
-The reference accuses nobody. Where it and a subject differ, the ordinary comparison runs on the rows that differ, by
+It happens in the place of the subject, host memory or its device (:mod:`inputmeta.conformance.wide.places`). The
+reference accuses nobody. Where it and a subject differ, the ordinary comparison runs on the rows that differ, by
 the oracle, and its findings are what is told. Where oracle and reference differ, the suite is wrong: verdict SUITE.
 """
 
 from __future__ import annotations
 
-import ctypes
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -22,25 +23,23 @@ from inputmeta.conformance.check.compare import Wanted
 from inputmeta.conformance.check.runner import ValidStep, build, merge_passes, run_pass, wanted_fields
 from inputmeta.conformance.check.verdicts import Finding, Verdict, declared, field_name
 from inputmeta.conformance.check.zigzag import compared_fields
+from inputmeta.conformance.reference import Array, Value
 from inputmeta.conformance.subjects.base import Result, Subject, Unsupported, with_buffers
-from inputmeta.conformance.subjects.reference import reference_of
+from inputmeta.conformance.wide.places import HOST_PLACE, Flag, Place, place_of
 
 CONFIRMED_ROWS = 4
 """Differing rows of a field that the oracle is asked about."""
 
-_memcmp = ctypes.CDLL(None).memcmp
-_memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 
-
-def claimed(step: reference.Expected, subject: Subject) -> dict[str, np.ndarray | int | bool]:
+def claimed(step: reference.Expected, subject: Subject) -> dict[str, Value]:
     """The reference's fields that the subject claims, but those that a dialect of its leaves to relations."""
     names = compared_fields(subject.capabilities, step.batch.path, step.batch.config)
-    return {key: value for key, value in reference.as_numpy(step.fields).items() if field_name(key) in names}
+    return {key: value for key, value in step.fields.items() if field_name(key) in names}
 
 
 def cells_of(step: reference.Expected, subject: Subject) -> int:
     """Cells of the claimed fields."""
-    return sum(value.size if isinstance(value, np.ndarray) else 1 for value in claimed(step, subject).values())
+    return sum(1 if isinstance(value, int) else math.prod(value.shape) for value in claimed(step, subject).values())
 
 
 def compared(
@@ -54,36 +53,67 @@ def compared(
     """Build every step, to the first that differs; its confirmed findings, none if no step differs.
 
     ``pattern``: poison of the fenced buffers that a subject gets if it fills in place; None: it gets none. ``steps``:
-    what the reference has of the requests, if that is known. ``by_oracle`` False: findings as the reference has them,
-    in a small part of the time, for a search whose end the oracle confirms.
+    what the reference has of the requests, if that is known, made in the subject's place. ``by_oracle`` False:
+    findings as the reference has them, in a small part of the time, for a search whose end the oracle confirms.
     """
-    steps = steps or [reference_of(request) for request in requests]
+    place = place_of(subject)
+    asked = place.asked(subject)
+    steps = steps or [place.reference_of(request) for request in requests]
     wanted = [claimed(step, subject) for step in steps]
-    shapes = [shapes_of(fields) for fields in wanted]
-    arena = Arena(shapes, pattern) if pattern is not None and subject.capabilities.in_place else None
+    shapes = [shapes_of(fields, place) for fields in wanted]
+    in_place = pattern is not None and subject.capabilities.in_place
+    arena = Arena(shapes, pattern, place.arrays) if pattern is not None and in_place else None
     for number, fields in enumerate(wanted):
         request = handed_over(requests[number], subject)
-        fences: dict[str, np.ndarray] = {}
+        before, fences = None, {}
         if arena is not None:
             request = dataclasses.replace(request, out=arena.views(shapes[number]))
-            fences = arena.outside(shapes[number])
-        result = build(subject, request, number)
+            before = None if place.arrays.host else arena.copy()
+            fences = arena.outside(shapes[number]) if before is None else {}
+        result = build(asked, request, number)
         if isinstance(result, Finding):
             return refusal_of(result, requests[number], number)
         built = with_buffers(result, request.out)
-        differing = differing_keys(steps[number], fields, built)
-        outside = []
+        outside: dict[str, Flag] = {}
+        if before is not None and arena is not None:
+            if as_wanted(place, (before, arena), steps[number], fields, built):
+                continue
+            fences = before.outside(shapes[number])
         if arena is not None:
-            outside = [
-                key for key, (_, shape) in shapes[number].items() if arena.rows[key].written_outside(fences[key], shape)
-            ]
-        if (differing or outside) and not by_oracle:
-            return by_reference(subject, requests[: number + 1], steps, in_place=arena is not None)
-        if differing or outside:
-            return confirmed(
-                subject, requests[: number + 1], steps[number], differing, built, in_place=arena is not None
-            )
+            outside = {
+                key: place.unequal(arena.rows[key].outside(shape), fences[key])
+                for key, (_, shape) in shapes[number].items()
+            }
+        differing, written_outside = place.raised(differing_flags(steps[number], fields, built, place), outside)
+        if (differing or written_outside) and not by_oracle:
+            return by_reference(subject, requests[: number + 1], steps, in_place=in_place)
+        if differing or written_outside:
+            return confirmed(subject, requests[: number + 1], steps[number], differing, built, in_place=in_place)
     return []
+
+
+def as_wanted(
+    place: Place, buffers: tuple[Arena, Arena], step: reference.Expected, fields: Mapping[str, Value], built: Result
+) -> bool:
+    """Whether the second ``buffers`` hold what the first did before the step, but for its fields, which are as wanted.
+
+    A device does one comparison of all memory, fences included, in the time of one of a field; where it is not so, one
+    for each field says what differs. The first are overwritten where the fields lie.
+    """
+    before, after = buffers
+    for key, value in fields.items():
+        if isinstance(built.get(key), Unsupported):
+            continue
+        if isinstance(value, int):
+            if differs(value, built.get(key), None, place) is not False:
+                return False
+            continue
+        cells, defined = before.rows[key].view(value.shape), step.defined(key)
+        cells[...] = value if defined is None else place.arrays.xp.where(defined, value, cast(Array, built[key]))
+    (raised,) = place.raised(
+        {dtype: place.unequal(block, before.blocks[dtype]) for dtype, block in after.blocks.items()}
+    )
+    return not raised
 
 
 def refusal_of(answer: Finding, request: Request, number: int) -> list[Finding]:
@@ -95,32 +125,38 @@ def refusal_of(answer: Finding, request: Request, number: int) -> list[Finding]:
     return [answer]
 
 
-def shapes_of(fields: Mapping[str, np.ndarray | int | bool]) -> Shapes:
+def shapes_of(fields: Mapping[str, Value], place: Place) -> Shapes:
     """Dtype and shape of the tensors by flat key."""
-    return {key: (str(value.dtype), value.shape) for key, value in fields.items() if isinstance(value, np.ndarray)}
+    arrays = {key: value for key, value in fields.items() if not isinstance(value, int)}
+    return {
+        key: ("bool" if place.arrays.is_flags(value) else "int32", tuple(value.shape)) for key, value in arrays.items()
+    }
 
 
-def differing_keys(step: reference.Expected, wanted: Mapping[str, np.ndarray | int | bool], built: Result) -> list[str]:
-    """Keys of the wanted fields that were built, and not as the reference has them."""
-    return [
-        key
+def differing_keys(step: reference.Expected, wanted: Mapping[str, Value], built: Result) -> list[str]:
+    """Of the wanted fields that were built, in host memory, those that are not as the reference has them."""
+    (keys,) = HOST_PLACE.raised(differing_flags(step, wanted, built, HOST_PLACE))
+    return keys
+
+
+def differing_flags(
+    step: reference.Expected, wanted: Mapping[str, Value], built: Result, place: Place
+) -> dict[str, Flag]:
+    """Of the wanted fields that were built, whether each is otherwise than the reference has it."""
+    return {
+        key: differs(value, place.brought(built.get(key)), step.defined(key), place)
         for key, value in wanted.items()
-        if not isinstance(built.get(key), Unsupported) and not same(value, built.get(key), step, key)
-    ]
+        if not isinstance(built.get(key), Unsupported)
+    }
 
 
-def same(want: np.ndarray | int | bool, got: object, step: reference.Expected, key: str) -> bool:
-    """Whether a built field has the form and, in its defined cells, the values of the reference."""
-    if not isinstance(want, np.ndarray):
-        return type(got) is type(want) and got == want
-    if not isinstance(got, np.ndarray) or got.dtype != want.dtype or got.shape != want.shape:
-        return False
-    defined = step.defined(key)
-    if defined is not None:
-        return not bool(((got != want) & reference.host_array(defined)).any())
-    if got.flags.c_contiguous and want.flags.c_contiguous:
-        return bool(_memcmp(got.ctypes.data, want.ctypes.data, want.nbytes) == 0)
-    return np.array_equal(got, want)
+def differs(want: Value, got: Any, defined: Array | None, place: Place) -> Flag:  # noqa: ANN401 - a stranger's answer
+    """Whether a built field has not the form or, in its defined cells, not the values of the reference."""
+    if isinstance(want, int):
+        return type(got) is not type(want) or bool(got != want)
+    if not place.is_array(got) or got.dtype != want.dtype or tuple(got.shape) != tuple(want.shape):
+        return True
+    return place.unequal(got, want, defined)
 
 
 def handed_over(request: Request, subject: Subject) -> Request:
@@ -202,7 +238,7 @@ def wanted_by_reference(step: reference.Expected, subject: Subject) -> dict[str,
     wanted = {}
     for key, value in claimed(step, subject).items():
         field, (_, _, bucket) = declared(key), key.partition(".")
-        values = np.asarray(value)
+        values = np.asarray(value if isinstance(value, int) else reference.host_array(value))
         defined = step.defined(key)
         formula = field.formula_on(step.batch.path, step.batch.config)
         dtype: Literal["bool", "int32"] = "bool" if values.dtype == np.bool_ else "int32"
@@ -241,28 +277,34 @@ def suite_findings(
 
 def differing_rows(key: str, step: reference.Expected, got: object) -> list[int]:
     """Query rows that stand for the first differing rows of a field; none where its rows are no queries'."""
-    want = reference.as_numpy(step.fields)[key]
-    if not isinstance(want, np.ndarray) or not isinstance(got, np.ndarray) or got.shape != want.shape:
+    want, arrays = step.fields[key], step.batch.arrays
+    if isinstance(want, int) or getattr(got, "shape", None) != want.shape:
         return []
-    wrong = got != want
+    wrong = want != cast(Array, got)
     defined = step.defined(key)
     if defined is not None:
-        wrong &= reference.host_array(defined)
-    places = np.flatnonzero(wrong.reshape(len(wrong), -1).any(axis=1))[:CONFIRMED_ROWS]
+        wrong &= defined
+    if len(want.shape) > 1:
+        wrong = arrays.xp.any(arrays.xp.reshape(wrong, (want.shape[0], -1)), axis=1)
+    places = reference.host_array(arrays.where_true(wrong)[:CONFIRMED_ROWS])
     kind = declared(key).layout(step.batch.path, step.batch.config).rows
     if kind == "compressed":
         return compressed_rows(key.partition(".")[2], places, step)
     return query_rows(kind, places, step)
 
 
+def array_of(step: reference.Expected, key: str) -> np.ndarray:
+    """A field of the reference that is an array, in host memory."""
+    value = step.fields[key]
+    assert not isinstance(value, int)
+    return reference.host_array(value)
+
+
 def compressed_rows(ratio: str, places: np.ndarray, step: reference.Expected) -> list[int]:
     """The first query rows whose positions fall in compressed tokens of a prompt; of an empty range any row will do."""
     batch = step.batch
-    starts = reference.as_numpy(step.fields)[f"cu_compressed_seqlens_q.{ratio}"]
-    assert isinstance(starts, np.ndarray)
-    first_row, q_start, seqlen_q = (
-        reference.host_array(values) for values in (batch.first_row, batch.q_start, batch.seqlen_q)
-    )
+    starts = array_of(step, f"cu_compressed_seqlens_q.{ratio}")
+    first_row, q_start, seqlen_q = batch.first_row, batch.q_start, batch.seqlen_q
     sequence = np.searchsorted(starts, places, side="right") - 1
     token = q_start[sequence] // int(ratio) + places - starts[sequence]
     offset = np.clip(token * int(ratio) - q_start[sequence], 0, np.maximum(seqlen_q[sequence] - 1, 0))
@@ -280,9 +322,7 @@ def query_rows(kind: str, places: np.ndarray, step: reference.Expected) -> list[
     }
     if kind not in chains:
         return []
-    fields = reference.as_numpy(step.fields)
     for name in chains[kind]:
-        index = fields[name]
-        assert isinstance(index, np.ndarray)
+        index = array_of(step, name)
         places = index[places[(places >= 0) & (places < len(index))]]
     return [int(row) for row in places if 0 <= row < step.batch.total_q]

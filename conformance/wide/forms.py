@@ -34,11 +34,14 @@ Ratios = tuple[int, ...]
 Mode = Literal["off", "mask", "compact"]
 LONGEST = 131_072
 """Context of the deep forms, tokens."""
-MOST_CELLS = 2**22
-"""Cells of an expansion or a block table, at most: 16 MiB."""
+SHORTEST_WINDOW = 64
+MOST_CELLS = (2**16 + 1) * SHORTEST_WINDOW
+"""Cells of an expansion or a block table, at most: 16 MiB, the shortest window of 65,537 rows."""
 MOST_COLUMNS = 100_000
 LARGEST_CP = 64
-CONSTANTS = Tier((16, 64, 128, 256), (1, 2, 4, 8, 128), (64, 128, 512, 4_096), surpluses=(), max_model_lens=(1,))
+CONSTANTS = Tier(
+    (16, 64, 128, 256), (1, 2, 4, 8, 128), (SHORTEST_WINDOW, 128, 512, 4_096), surpluses=(), max_model_lens=(1,)
+)
 """Block sizes, ratios, windows; the rings and contexts are the forms'."""
 BUCKETS = (256, 512, 1_024)
 """Sequences of a captured graph."""
@@ -100,14 +103,17 @@ class Draw:
         beside = (values + 32) // 64 * 64 + self.rng.integers(-1, 2, count)
         return np.clip(np.where(self.rng.random(count) < 0.5, beside, values), least, most)
 
-    def config(self, longest: int, *, block: int = 0, dense: Sequence[int] = ()) -> oracle.MetadataConfig:
-        """Constants of a real engine for contexts to ``longest`` tokens; ``block``, ``dense``: given, not drawn."""
+    def config(
+        self, longest: int, *, block: int = 0, dense: Sequence[int] = (), window: int = 0
+    ) -> oracle.MetadataConfig:
+        """Constants of a real engine for contexts to ``longest`` tokens; those that are given are not drawn."""
         claimed, constants = self.claims.able.conditions, self.claims.constants
         block = block if block in constants.block_sizes else self.pick(*constants.block_sizes)
         chosen = self.rng.permutation(self.claims.ratios_of(block))[: self.pick(1, 2, 3)].tolist()
         split = self.pick(0, 1, len(chosen))
         dense_ratios, sparse_ratios = self.claims.split(tuple(dense) or chosen[:split], chosen[split:], chosen)
-        window = self.pick(*constants.windows_of(block))
+        windows = constants.windows_of(block)
+        window = window if window in windows else self.pick(*windows)
         unit = 128 * self.pick(*chosen)
         prompt = self.path == "prompt"
         able = self.claims.able
@@ -208,8 +214,9 @@ def rows_of(draw: Draw, count: int, most: int) -> Int64s:
 
 
 def many_short(draw: Draw) -> list[Request]:
-    """256, 1,024 or 4,096 sequences ± 1 with contexts to 3,000 tokens."""
-    count = draw.near(256, 256, 1_024, 1_024, 1_024, 4_096)
+    """256, 1,024 or 4,096 sequences ± 1 with contexts to 3,000 tokens; on a device, which is fast at it, 16,384 too."""
+    most = [2**14] * 12 if draw.claims.able.devices - {"cpu"} else []
+    count = draw.near(256, 256, 1_024, 1_024, 1_024, 4_096, *most)
     rows = rows_of(draw, count, 12 if draw.path == "prompt" else 4)
     context = draw.between(0, 3_000, count)
     return [draw.request(draw.config(3_012), draw.lengths(rows, context))]
@@ -277,13 +284,17 @@ def captured(draw: Draw) -> list[Request]:
 
 
 def counts_of_rows(draw: Draw) -> list[Request]:
-    """Rows of a batch around 2⁸, 2¹⁰, 2¹², 2¹⁵ and 2¹⁶; in decode as drafts of a few sequences."""
+    """Rows of a batch around 2⁸, 2¹⁰, 2¹², 2¹⁵ and 2¹⁶; in decode drafts of a few sequences, 2¹⁶ of 1,024 of them."""
     prompt = draw.path == "prompt"
-    total = draw.near(2**8, 2**10, 2**12, 2**15, *[2**16] * 6) if prompt else draw.near(2**8, 2**10, 2**12)
-    count = draw.pick(1, 2, 5)
+    total = (
+        draw.near(2**8, 2**10, 2**12, 2**15, *[2**16] * 6) if prompt else draw.near(2**8, 2**10, 2**12, *[2**16] * 3)
+    )
+    large = total >= 2**15
+    count = 1_024 if large and not prompt else draw.pick(1, 2, 5)
     rows = np.full(count, total // count)
     rows[-1] += total - rows.sum()
-    config = draw.config(total + 2_000)
+    # So many rows are expanded where the window is short.
+    config = draw.config(total + 2_000, window=draw.pick(0, *[SHORTEST_WINDOW] * 3) if large else 0)
     lengths = Lengths(rows, draw.between(0, 2_000, count) + rows, np.zeros(count, dtype=np.bool_))
     return [draw.request(config, lengths)]
 

@@ -9,9 +9,9 @@ from inputmeta.conformance.check.audit import sampled_rows
 from inputmeta.conformance.check.buffers import PATTERNS
 from inputmeta.conformance.check.verdicts import Finding, Verdict, distinct
 from inputmeta.conformance.subjects.base import Subject
-from inputmeta.conformance.subjects.reference import reference_of
 from inputmeta.conformance.wide.against import audited, cells_of, compared
 from inputmeta.conformance.wide.forms import Claims, draw_batch, forms_of
+from inputmeta.conformance.wide.places import place_of
 
 AUDIT_EVERY = 31
 """Batches to the next one of which the oracle audits the reference; no multiple of the number of forms."""
@@ -55,7 +55,8 @@ def run_batch(subject: Subject, claims: Claims, seed: int, index: int) -> Ran:
     batch = draw_batch(claims, seed, index)
     if any(subject.capabilities.lacks(request) is not None for request in batch.steps):
         return Ran(batch.form, batch.steps[0].path, Counts(unsupported=1))
-    steps = [reference_of(request) for request in batch.steps]
+    place = place_of(subject)
+    steps = [place.reference_of(request) for request in batch.steps]
     polarity = index // len(forms_of(claims)) % len(PATTERNS)
     audits = index % AUDIT_EVERY == AUDIT_EVERY - 1
     findings: list[Finding] = []

@@ -28,6 +28,8 @@ RANGE_SECONDS = 0.5
 RANGE = 16
 """Batches of one range, at most; their indices go to nobody else."""
 LOOK_SECONDS = 0.05
+GPU_WORKERS = 4
+"""Processes that share a GPU: each has a context, which takes seconds to make, and memory."""
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 """Environment of a loop, where ours does not say otherwise: the other cores have loops of their own."""
 EXTRA_SECONDS = 30.0
@@ -86,6 +88,8 @@ class Loop:
         if isinstance(answer, ErrorAnswer):
             return Done(done=asked.count, counts=Counts(unsupported=1), forms={})
         assert isinstance(answer, Done)
+        if any(found.verdict is Verdict.DEVICE_ERROR for found in answer.findings):
+            worker.close()  # nothing more can be asked of its context
         return answer
 
     def _died(self, asked: Batches, failure: SubjectFailure) -> Done:
@@ -178,10 +182,12 @@ def run_wide(
     count: int | None = None,
     seconds: float | None = None,
     ends: Ends = bool,
+    workers: int | None = None,
 ) -> Wide:
     """Run batches ``first`` … of a seed: ``count`` of them (None: as many as there is time for), to what ``ends`` it.
 
-    A Python subject of a worker has a process a core, with the loop in it. Any other, ``subject``, is asked from here.
+    A Python subject of a worker has processes with the loop in them: ``workers``, by default a core each, on a GPU
+    :data:`GPU_WORKERS`. Any other, ``subject``, is asked from here.
 
     Raises:
         Interrupted: the run is to end; nothing had been found.
@@ -193,7 +199,7 @@ def run_wide(
     if target.in_process or target.command is not None:
         ask_here(share, subject)
     else:
-        most = 1 if "cuda" in subject.capabilities.devices else cores()  # a context takes long to make, and memory
+        most = workers or (min(GPU_WORKERS, cores()) if subject.capabilities.devices - {"cpu"} else cores())
         wide.workers = min(most, -(-share.count // RANGE))
         ask_processes(share, target)
     wide.seconds = time.monotonic() - begin

@@ -70,6 +70,7 @@ def test_a_failure_in_every_worker_is_deterministic() -> None:
     assert examined.finding.signature == "CRASH:prompt:-:-:raised"
 
 
+@pytest.mark.slow
 def test_a_failure_in_some_workers_is_flaky(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(LUCK, str(tmp_path / "made"))
     with session_on(wrong("wrong-in-every-second-process")) as session:
@@ -190,6 +191,7 @@ app(["fuzz", "--subject", "mutant:deadlocks", "--seed", "3", "--path", "prompt",
 """
 
 
+@pytest.mark.slow
 def test_a_killed_suite_loses_no_case(tmp_path: Path) -> None:
     folder = tmp_path / "failures"
     suite = subprocess.Popen([sys.executable, "-c", SUITE, str(folder)], stdout=subprocess.DEVNULL)

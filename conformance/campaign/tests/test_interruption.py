@@ -115,7 +115,10 @@ def test_a_second_signal_ends_the_process_at_once() -> None:
     assert (done.returncode, done.stdout) == (-signal.SIGTERM, "one\n")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGTERM, *(pytest.param(number, marks=pytest.mark.slow) for number in (signal.SIGINT, signal.SIGHUP))],
+)
 def test_a_struck_command_saves_and_tells_what_it_found(tmp_path: Path, number: int) -> None:
     arguments = ["fuzz", "--subject", RAISES, "--seconds", "100"]
     command = [sys.executable, "-c", "from inputmeta.conformance.commands.main import main; main()", *arguments]

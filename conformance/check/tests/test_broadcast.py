@@ -60,7 +60,7 @@ def group(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Group]:
         assert worker.wait(30) == 0
 
 
-@pytest.mark.parametrize("world", [2, 4])
+@pytest.mark.parametrize("world", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_every_rank_receives_what_rank_0_built(world: int, group: Group) -> None:
     assert group(world, "none") == [""] * world
 

@@ -196,6 +196,7 @@ def test_known_failures_are_written_and_then_cover_the_run(folder: Path, tmp_pat
     assert "KNOWN CRASH:prompt:-:-:raised: unknown – -" in replayed.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short_shrink", "few_replays")
 def test_fuzz_goes_on_past_known_failures_and_warns_of_unused_ones(tmp_path: Path) -> None:
     file = known(tmp_path, "CRASH:raised:- – divides – #7", "MISMATCH:F-POS:positions – fixed long ago – #2")

@@ -93,6 +93,7 @@ def completed(words: str, number: int) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_a_shell_completes_commands_without_importing_them_and_options() -> None:
     assert completed("inputmeta f", 1) == ["fuzz", "fields", "[]"]
     assert completed("inputmeta ", 1) == [*COMMANDS, "[]"]

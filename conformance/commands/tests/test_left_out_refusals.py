@@ -74,6 +74,7 @@ def broken_cases(corpus: Path) -> set[Path]:
     return {path for path in corpus.glob("*.json") if all(step.refused for step in load_case(path).expected)}
 
 
+@pytest.mark.slow
 def test_an_honest_builder_without_validation_conforms(few_cases: Path) -> None:
     ended = check("ChecksNone", few_cases)
     assert ended.exit_code == exits.CONFORMS, ended.output

@@ -77,6 +77,7 @@ def test_a_known_failure_is_no_failure_to_quiet(tmp_path: Path) -> None:
     assert quiet("replay", case, *mutant).output == "1 cases: 0 passed, 0 failed, 0 unsupported, 1 known\n"
 
 
+@pytest.mark.slow
 def test_quiet_of_a_check_of_an_adapter() -> None:
     right = quiet("subject", "check", "--subject", "oracle")
     assert right.output == "13 checks: 11 passed, 0 failed, 2 skipped\n"

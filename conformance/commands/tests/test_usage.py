@@ -208,6 +208,7 @@ def test_a_file_that_holds_no_known_failures_is_not_written_over(tmp_path: Path)
     assert notes.read_text() == "# Notes\nnothing of ours\n"
 
 
+@pytest.mark.slow
 def test_hundreds_of_ratios_are_no_crash_of_the_subject(tmp_path: Path) -> None:
     """A valid prompt with so many fields that a message of 4,096 arrays could not hold them."""
     size = 1102701600

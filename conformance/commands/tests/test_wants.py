@@ -91,6 +91,7 @@ def test_what_is_added_says_what_it_wants(file, tmp_path: Path, case, wants: str
     assert (load_case(saved).wants, problems) == (wants, [])
 
 
+@pytest.mark.slow
 def test_a_stored_failure_says_what_it_wants(tmp_path: Path) -> None:
     saved = tmp_path / "saved"
     fault = ("--subject", "mutant:P-TABLE.one-short", "--in-process", "--save-dir", saved)

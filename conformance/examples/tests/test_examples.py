@@ -67,7 +67,9 @@ def test_an_example_passes_every_check(target):
     assert not [(result.name, result.problems) for result in results if result.problems]
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize(
+    "transport", [pytest.param(name, marks=[pytest.mark.slow] if name == "cpp" else []) for name in TRANSPORTS]
+)
 def test_an_example_conforms(target):
     with target.open() as subject:
         ran = 0

@@ -23,6 +23,7 @@ def test_a_case_breaks_what_its_tag_says_and_nothing_else(case: Case) -> None:
     assert set(chain.from_iterable(by_step)) == tagged_condition(case)
 
 
+@pytest.mark.slow
 @settings(REPEATABLE, max_examples=300)
 @given(batches(Profile(invalid=True)))
 def test_every_case_of_an_invalid_profile_is_refused_and_features_agree_why(case: Case) -> None:

@@ -36,6 +36,7 @@ def drawn(at: Path, constants: range) -> str:
     return ended.stdout
 
 
+@pytest.mark.slow
 def test_a_seed_does_not_depend_on_what_else_is_loaded(tmp_path: Path) -> None:
     assert drawn(tmp_path / "a", range(101, 300)) == drawn(tmp_path / "b", range(1000, 1200))
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from inputmeta.conformance import exits
 from inputmeta.conformance.gpu import __main__ as command
-from inputmeta.conformance.gpu import plants, sanitizers, stages
+from inputmeta.conformance.gpu import plants, sanitizers, stages, wide
 from inputmeta.conformance.gpu.builds import Build, lay_out
 from inputmeta.conformance.gpu.plants import LAUNCHES, PLANTS, SUITE, Caught, Plant
 from inputmeta.conformance.gpu.processes import NOT_STARTED, ROOT, TIMED_OUT, Python, Ran, run
@@ -28,6 +28,7 @@ from inputmeta.conformance.gpu.summary import (
     stage_line,
     verdict_of,
 )
+from inputmeta.conformance.subjects.base import SubjectError
 
 GPU = Machine(gpu="a GPU", compute_capability="9.0", driver="1", processor="x", versions={})
 
@@ -139,6 +140,7 @@ def test_skips_are_counted_by_reason(tmp_path):
     assert counted.skipped == {"no GPU": 1, "no compiler": 1}
 
 
+@pytest.mark.slow
 def test_a_real_pytest_run_is_counted(tmp_path):
     stage = stages.run_tests(
         settings(tmp_path, jobs=0, tests=("inputmeta/conformance/gpu/tests/device/test_graph.py",))
@@ -323,3 +325,68 @@ def test_an_engine_beside_the_installed_one_is_the_one_that_is_imported(tmp_path
     assert run(command, tmp_path / "log", python.environment(), 60, python.folder).last_line == str(
         engine / "__init__.py"
     )
+
+
+RIGHT = {"name": "x", "right": True, "size": "1 steps 1 sequences 257 rows 257 tokens"}
+NO_CASE = {"name": "x", "right": True, "size": ""}
+OTHER = {"name": "x", "right": False, "size": "1 steps"}
+
+
+def run_wide(tmp_path, monkeypatch, row, *, failed=0, code=exits.CONFORMS) -> Stage:
+    """The stage `wide` where every fault and seed has this row, and so many batches of the engine failed."""
+
+    def measured(_python, out, subject, file, processes):
+        speeds = [{"processes": number, "sequences_a_second": 10**6, "failed": failed} for number in processes]
+        out.mkdir(exist_ok=True)
+        (out / file).write_text(json.dumps({"subject": subject, "speeds": speeds}))
+        return ran()
+
+    def looked(name, _python, folder, seeds):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{name}.json").write_text(json.dumps({"faults": [row] * seeds}))
+        return ran(code, "the last line")
+
+    def command(words, log, _environment, _timeout, _folder):
+        name = words[words.index("--subject") + 1]
+        numbers = [int(words[place + 1]) for place, word in enumerate(words) if word == "--processes"]
+        return measured(None, log.parent, name, Path(words[words.index("--json") + 1]).name, numbers)
+
+    monkeypatch.setattr(wide, "run", command)
+    monkeypatch.setattr(wide, "look_for", looked)
+    monkeypatch.setattr(wide, "site_with", lambda *_arguments: Python())
+    monkeypatch.setattr(wide, "build_all", lambda work, **_options: {p.name: work / p.name for p in wide.PLANTS})
+    return stages.run_wide(settings(tmp_path))
+
+
+def test_the_wide_stage_passes_if_every_fault_is_found_with_every_seed(tmp_path, monkeypatch):
+    stage = run_wide(tmp_path, monkeypatch, RIGHT)
+    assert (stage.verdict, stage.reason) == (PASSED, "")
+    assert stage.details[0] == "60 of 60 faults and seeds found as declared and reduced"
+    assert "engine-cuda, 4 processes: 1000000 sequences/s" in stage.details
+    assert len(json.loads((tmp_path / "out" / "wide_faults_cuda.json").read_bytes())["faults"]) == 60
+
+
+@pytest.mark.parametrize(
+    ("row", "failed", "code", "reason"),
+    [
+        (NO_CASE, 0, 0, ""),
+        (OTHER, 0, 0, ""),
+        (RIGHT, 0, 1, "row-offset-in-uint8: exit code 1: the last line"),
+        (RIGHT, 2, 0, "engine-cuda: 2 wide batches failed"),
+    ],
+)
+def test_the_wide_stage_fails(tmp_path, monkeypatch, row, failed, code, reason):  # noqa: PLR0917
+    stage = run_wide(tmp_path, monkeypatch, row, failed=failed, code=code)
+    assert stage.verdict == FAILED
+    assert reason in stage.reason
+
+
+def test_kernels_that_do_not_compile_fail_the_wide_stage(tmp_path, monkeypatch):
+    monkeypatch.setattr(wide, "measure", lambda *_arguments: (ran(), []))
+
+    def broken(*_arguments, **_options):
+        raise SubjectError("the kernels with faults do not compile: x")
+
+    monkeypatch.setattr(wide, "build_all", broken)
+    stage = stages.run_wide(settings(tmp_path))
+    assert (stage.verdict, stage.reason) == (FAILED, "the kernels with faults do not compile: x")

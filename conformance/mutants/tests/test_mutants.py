@@ -97,9 +97,13 @@ def in_this_process(mutant: Mutant) -> Mutant:
 
 
 SHOWN = {name: in_this_process(mutant) for name, mutant in MUTANTS.items() if mutant.label != "flaky"}
+WAITS = {"takes-all-memory", "hangs-at-one-ratio", "hangs-and-will-not-end"}
+"""Mutants whose verdict takes seconds of waiting; `deadlocks` shows a hang within ci/test."""
 
 
-@pytest.mark.parametrize("mutant", SHOWN.values(), ids=SHOWN.keys())
+@pytest.mark.parametrize(
+    "mutant", [pytest.param(m, id=name, marks=[pytest.mark.slow] if name in WAITS else []) for name, m in SHOWN.items()]
+)
 def test_the_corpus_shows_it_by_the_declared_verdict(mutant: Mutant) -> None:
     if lacks_a_device(mutant):
         pytest.skip("no CUDA device")
@@ -165,6 +169,7 @@ def test_a_mutant_that_does_nothing_wrong_is_noticed() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_check_catches_a_changed_line_by_the_corpus_and_says_by_how_many_cases() -> None:
     mutant = MUTANTS["P-RATIO.ring-unchecked"]
     result = run(mutant, shrink_seconds=0, examine=False)

@@ -62,6 +62,7 @@ def test_what_a_fault_spreads_to_is_declared() -> None:
     assert len(spread()["F-POS"]) > 15
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("reader", "read"), [(reader, read) for reader, of in READS.items() for read in of])
 def test_what_is_declared_is_what_a_fault_spreads_to(reader: str, read: str) -> None:
     changed = [oracle.FIELDS[name] for name in spread()[read]]

@@ -9,7 +9,8 @@ from inputmeta import engine
 from inputmeta.conformance.cases.model import SCHEMA, Case, Config, OutFault, Sequence
 from inputmeta.conformance.check.runner import run_case
 from inputmeta.conformance.subjects.arrays import FORMS
-from inputmeta.conformance.subjects.engine import EngineSubject, tensors_over
+from inputmeta.conformance.subjects.device import tensors_over
+from inputmeta.conformance.subjects.engine import EngineSubject
 
 CONFIG = Config(
     block_size=4, dense_ratios=(1,), window_size=2, swa_block_size=2, max_model_len=16, cp_size=2, cp_rank=1

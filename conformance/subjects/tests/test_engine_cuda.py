@@ -18,8 +18,9 @@ from inputmeta.conformance.check.runner import run_case
 from inputmeta.conformance.check.verdicts import Verdict
 from inputmeta.conformance.commands.main import app
 from inputmeta.conformance.subjects import SubjectError, load_subject
+from inputmeta.conformance.subjects.device import DeviceCopies
 from inputmeta.conformance.subjects.engine import EngineSubject
-from inputmeta.conformance.subjects.engine_cuda import DeviceCopies, EngineCudaSubject, defined_blocks, rows_and_keys
+from inputmeta.conformance.subjects.engine_cuda import EngineCudaSubject, defined_blocks, rows_and_keys
 from inputmeta.conformance.subjects.oracle import UNDEFINED
 
 CONFIG = Config(block_size=4, dense_ratios=(1,), sparse_ratios=(2,), window_size=2, swa_block_size=3, max_model_len=16)
@@ -42,6 +43,7 @@ def test_without_a_gpu_it_is_one_line_and_exit_code_125() -> None:
     assert result.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_generated_batches_conform_on_copies(subject) -> None:
     campaign = fuzz(subject, profile_for(subject, ("prompt", "decode", "decode_zos")), seed_value=3, rounds=1)
     assert list(campaign.failures) == []

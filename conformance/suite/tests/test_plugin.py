@@ -317,6 +317,7 @@ def test_entries_that_no_longer_fail_fail_the_run(suite, tmp_path: Path) -> None
     assert "not met by this part of the suite" in part.output
 
 
+@pytest.mark.slow
 def test_a_container_fails_a_test_of_its_own(suite) -> None:
     only = "decode and not decode_zos and (answer or container or positions)"
     ended = suite("mutant:copy-shares", "-k", only)
@@ -361,6 +362,7 @@ def test_no_escape_reaches_a_terminal(suite, tmp_path: Path) -> None:
     assert "?[2Jwarned" in spread.output
 
 
+@pytest.mark.slow
 def test_nothing_is_left_but_what_was_asked_for(suite) -> None:
     ended = suite("oracle")
     assert [path.name for path in ended.folder.iterdir() if path.name != ".benchmarks"] == ["junit.xml"]

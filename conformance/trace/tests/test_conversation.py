@@ -79,6 +79,7 @@ class Cells:
             assert np.array_equal(self.ring[self.ring_slots(sequence, window)], identities[window])
 
 
+@pytest.mark.slow
 def test_two_hundred_requests_keep_the_preconditions_and_read_the_right_tokens():
     options = TraceOptions(limit=200)
     scheduler = Scheduler(read_trace(TRACE), options)

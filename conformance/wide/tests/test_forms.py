@@ -17,7 +17,7 @@ from inputmeta.conformance.wide.forms import FORMS, LONGEST, Batch, Claims, draw
 SEED = 5
 ABLE = ReferenceSubject().capabilities
 ALL = Claims(ABLE, oracle.PATHS)
-SAMPLED = {"counts of rows": 40, "many segments": 24, "many short": 20}
+SAMPLED = {"counts of rows": 60, "many segments": 24, "many short": 20}
 """Batches of a form; 12 of the others."""
 
 
@@ -79,6 +79,17 @@ def test_a_form_is_valid_and_reaches_its_sizes(name: str) -> None:
 def test_segments_lie_on_both_sides_of_the_bound() -> None:
     seen = {sizes(batch)["segments"] for batch in batches("many segments")}
     assert {65_534, 65_535, 65_536} <= seen
+
+
+def test_windows_of_more_than_65535_rows_are_expanded_on_every_path() -> None:
+    """As a kernel of a block a row has them, whose grid ends there."""
+    seen = set()
+    for batch in batches("counts of rows"):
+        for request in batch.steps:
+            rows = sum(sequence.seqlen_q for sequence in request.sequences)
+            if rows > 65_535 and request.config.cp_size == 1 and "kv_swa_index" in request.expand:
+                seen.add(request.path)
+    assert seen == set(oracle.PATHS)
 
 
 def test_ids_reach_the_int32_bound() -> None:

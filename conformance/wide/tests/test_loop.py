@@ -24,6 +24,7 @@ from inputmeta.conformance.wide import loop
 from inputmeta.conformance.wide.against import compared
 from inputmeta.conformance.wide.forms import FORMS, Batch, Claims, draw_batch, forms_of
 from inputmeta.conformance.wide.loop import Counts, Ran, run_batch
+from inputmeta.conformance.wide.places import Place
 
 SEED = 11
 
@@ -192,14 +193,14 @@ def test_what_does_not_come_back_is_flaky() -> None:
 
 
 def test_a_wrong_reference_accuses_the_suite_and_not_the_subject(monkeypatch: pytest.MonkeyPatch) -> None:
-    genuine = loop.reference_of
+    genuine = Place.reference_of
 
-    def wrong(request: Request) -> reference.Expected:
-        step = genuine(request)
+    def wrong(place: Place, request: Request) -> reference.Expected:
+        step = genuine(place, request)
         np.asarray(step.fields["positions"])[-1] += 1
         return step
 
-    monkeypatch.setattr(loop, "reference_of", wrong)
+    monkeypatch.setattr(Place, "reference_of", wrong)
     told = findings(Tampered(lambda request, build: build(request)), 2)
     assert {found.verdict for found in told} == {Verdict.SUITE}
     assert {found.key for found in told} <= {"positions", "positions_cp"}

@@ -73,6 +73,7 @@ def test_a_death_is_that_of_its_batch_and_is_gone_on_from(monkeypatch: pytest.Mo
     assert signatures == [f"CRASH:{batch.steps[0].path}:-:-:SIGSEGV" for batch in many]
 
 
+@pytest.mark.slow
 def test_a_slow_batch_accuses_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "EXTRA_SECONDS", 0.1)
     monkeypatch.setattr(process, "cores", lambda: 1)

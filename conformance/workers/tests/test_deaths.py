@@ -93,6 +93,7 @@ def test_an_answer_given_before_the_end_counts(tmp_path: Path) -> None:
     worker.kill()
 
 
+@pytest.mark.slow
 def test_a_hang_names_the_limit_that_was_in_force() -> None:
     with dying("hangs", timeout=1.5) as subject:
         (finding,) = struck(subject).findings

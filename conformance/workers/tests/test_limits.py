@@ -60,6 +60,7 @@ def limited(most_bytes: int) -> Wire:
     return dataclasses.replace(LINES, split=partial(split_line, limit=most_bytes), limit=most_bytes)
 
 
+@pytest.mark.slow
 def test_hundreds_of_ratios_pass() -> None:
     with Target(subject="oracle").open() as subject:
         for path in ("prompt", "decode"):

@@ -6,8 +6,8 @@ from inputmeta import engine, oracle
 from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.check.buffers import PATTERNS, Arena
 from inputmeta.conformance.check.compare import Wanted, compare_field
+from inputmeta.conformance.subjects.device import DeviceCopies
 from inputmeta.conformance.subjects.engine import engine_config, engine_sequences
-from inputmeta.conformance.subjects.engine_cuda import DeviceCopies
 
 STATES, BLOCKS = 64, 4096
 SMALL = oracle.MetadataConfig(
