@@ -69,7 +69,7 @@ def profile_of(able: Capabilities, paths: Sequence[str]) -> Profile:
 def fields_shown_by(able: Capabilities, path: str) -> frozenset[str]:
     """Declared names of the fields of a path that comparing what is claimed says something of."""
     claimed = able.fields_of(path)
-    named = {name for name in claimed & oracle.FIELDS.keys() if path in oracle.FIELDS[name].paths}
+    named = frozenset(name for name in claimed & oracle.FIELDS.keys() if path in oracle.FIELDS[name].paths)
     return named | fields_shown(path, claimed & oracle.KEY_SETS.keys())
 
 

@@ -46,11 +46,11 @@ class Inputs:
     def hand(self, sequences: Sequence[oracle.SequenceMetadata]) -> list[oracle.SequenceMetadata]:
         """The sequences of the next batch in the objects of those before; arrays of numpy stay as they are."""
         self.place += 1
-        self._sequences[:] = [
-            replace(sequence, **{name: self._list(index, sequence, name) for name in oracle.SEQUENCE_ARRAYS})
-            for index, sequence in enumerate(sequences)
-        ]
+        self._sequences[:] = [replace(each, **self._lists_of(index, each)) for index, each in enumerate(sequences)]
         return self._sequences
+
+    def _lists_of(self, index: int, sequence: oracle.SequenceMetadata) -> dict[str, Any]:
+        return {name: self._list(index, sequence, name) for name in oracle.SEQUENCE_ARRAYS}
 
     def _list(self, index: int, sequence: oracle.SequenceMetadata, name: str) -> Sequence[int]:
         values: Sequence[int] = getattr(sequence, name)

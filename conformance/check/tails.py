@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -119,10 +120,10 @@ def own_tails(
 
 
 def without_tails(result: Result, request: Request, able: Capabilities) -> Result:
-    """A result with the batch's rows alone, of whatever form its arrays are."""
+    """A result with the batch's rows alone, whatever its arrays are: in the wide tier they may be a device's."""
     neutral = stated(request, able)
     if not neutral:
         return result
     shapes = oracle.field_shapes(request.path, request.config, request.sequences)
-    arrays = {key: array for key in neutral if isinstance(array := result.get(key), np.ndarray) and array.ndim}
+    arrays: dict[str, Any] = {key: array for key in neutral if getattr(array := result.get(key), "ndim", 0)}
     return {**result, **{key: array[: shapes[key][1][0]] for key, array in arrays.items()}}

@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -171,11 +172,12 @@ class ConvertsAnArrayOnce(Wrong):
         self.made: list[tuple[object, tuple[int, ...]]] = []
 
     def build(self, request: Request) -> Result:
-        sequences = [
-            replace(sequence, **{name: self.converted(getattr(sequence, name)) for name in oracle.SEQUENCE_ARRAYS})
-            for sequence in request.sequences
-        ]
+        sequences = [replace(sequence, **self.read(sequence)) for sequence in request.sequences]
         return super().build(replace(request, sequences=sequences))
+
+    def read(self, sequence: oracle.SequenceMetadata) -> dict[str, Any]:
+        """The arrays of a sequence by name."""
+        return {name: self.converted(getattr(sequence, name)) for name in oracle.SEQUENCE_ARRAYS}
 
     def converted(self, values: Sequence[int]) -> tuple[int, ...]:
         """The integers of an array, of one that was there before as they were then."""
