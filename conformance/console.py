@@ -6,7 +6,7 @@ import errno
 import os
 import sys
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TextIO
@@ -16,13 +16,16 @@ from inputmeta.conformance.exits import BAD_USAGE, CLOSED_PIPE, TOOL_FAILED
 
 if TYPE_CHECKING:
     import typer
+    from rich.console import RenderableType
     from rich.progress import Progress
 
 NOT_TEXT = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Unicode categories of what moves the cursor, hides or reorders text."""
 
 
-PLAIN = str.maketrans({"–": "-", "—": "-", "…": "...", "µ": "u", "·": "*"})
+PLAIN = str.maketrans(
+    {"–": "-", "—": "-", "…": "...", "µ": "u", "·": "*", "≠": "/="} | dict(zip("░▒▓█", ".:+#", strict=True))
+)
 """How the characters that we print ourselves look in ASCII."""
 
 
@@ -105,7 +108,26 @@ def in_colour(text: str) -> str:
 
 
 def say(text: str) -> None:
-    """One or more lines to stdout, never wrapped, and coloured on a terminal alone: they are read by programs too.
+    """One or more lines to stdout, never wrapped, and coloured on a terminal alone: they are read by programs too."""
+    _put(text, in_colour(readable(text)))
+
+
+def show(draw: Callable[[int], RenderableType]) -> None:
+    """What ``draw`` makes for so many columns, to stdout: as wide as the terminal, in its colours if it has any.
+
+    Whoever draws sees to it that text of others is plain (:func:`plain_text`).
+    """
+    from rich.console import Console  # noqa: PLC0415 - as above
+
+    console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
+    with console.capture() as captured:
+        console.print(draw(console.width))
+    text = "\n".join(line.rstrip() for line in captured.get().rstrip().split("\n"))
+    _put(text, text)
+
+
+def _put(text: str, shown: str) -> None:
+    """Lines to stdout as they are ``shown`` there.
 
     A stdout that takes no more ends the run; where it keeps findings, what is still to be said goes to stderr.
     """
@@ -113,7 +135,7 @@ def say(text: str) -> None:
         notice(text)
         return
     try:
-        write(sys.stdout, in_colour(readable(text)) + "\n")
+        write(sys.stdout, shown + "\n")
     except OSError as error:
         # What the interpreter flushes when it ends must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

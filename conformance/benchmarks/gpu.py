@@ -25,7 +25,7 @@ from inputmeta.conformance.gpu.summary import machine
 NOTES = (
     "Medians of interleaved rounds, in brackets quartiles; ratios are taken round by round.",
     "Replays: a sample is 20 replays back to back, queued while the device waits, between two CUDA events.",
-    "empty: as many launches of a Triton kernel of one block that does nothing, in a graph.",
+    "empty: two launches of a Triton kernel of one block that does nothing, in a graph.",
     "fill, memset: torch's fill kernel and cudaMemset of as many bytes as the operation has defined cells.",
     "Host time: 20 calls on an idle device, from call to return, by the clock. The step of zos is there already.",
     "eager: pinned tensors filled, each copied to a captured buffer. eager fresh: one pack, one copy, to new memory.",
@@ -46,7 +46,7 @@ EXPANSION_RATIOS = {"fill / engine": ("fill", "engine"), "memset / engine": ("me
 
 
 class Aim(msgspec.Struct, frozen=True, kw_only=True):
-    """One of the aims: the ratio of its name, and whether it is met: at most 1.5, or at least 5 or 0.8."""
+    """One of the aims: the ratio of its name, and whether it is met: at most 1.25, or at least 5 or 0.8."""
 
     workload: str
     ratio: str
@@ -81,9 +81,10 @@ def aims(lines: list[Measured]) -> list[Aim]:
     found = []
     for line in lines:
         if "metadata / empty" in line.ratios:
-            value = line.ratios["metadata / empty"].median
-            found.append(aim(line, "metadata / empty", value, "<= 1.5", value <= 1.5))
-        elif "eager / zos" in line.ratios and line.sequences == 256:
+            # Two empty kernels, or the bytes: whichever takes longer is what no launch can fall below.
+            value = min(line.ratios["metadata / empty"].median, 1 / line.ratios["fill / metadata"].median)
+            found.append(aim(line, "metadata / the larger of empty and fill", value, "<= 1.25", value <= 1.25))
+        elif "eager / zos" in line.ratios and line.sequences >= 256:
             value = min(line.ratios["eager / zos"].median, line.ratios["eager fresh / zos"].median)
             found.append(aim(line, "eager / zos, the less of both", value, ">= 5", value >= 5))
             value = line.ratios["eager / zos + extraction"].median

@@ -1,7 +1,7 @@
 """What is measured on a GPU: launches that a graph captures, and calls whose host time is taken.
 
-- `metadata`: the two launches of a ZOS decode step into captured buffers, block tables of 1,024 columns, the step on
-  the device already. `empty`: as many kernels of one block that do nothing. `fill`, `memset`: torch's fill kernel, and
+- `metadata`: the launch of a ZOS decode step into captured buffers, block tables of 1,024 columns, the step on the
+  device already. `empty`: two kernels of one block that do nothing. `fill`, `memset`: torch's fill kernel, and
   cudaMemset, over as many bytes as the step has defined cells, in one buffer.
 - `zos`: the call of the same, `zos + extraction` with the extraction from the sequences and the copy to the device.
   `eager`: the host fills pinned tensors, and each is copied into its captured buffer. `eager fresh`: the host fills one
@@ -27,8 +27,8 @@ from inputmeta.conformance.subjects.engine import engine_config, engine_sequence
 
 BUFFERS = 8
 """Of an expansion, in turn: 128 or 256 MiB in all, several times the L2 cache."""
-LAUNCHES = 2
-"""Of a decode step."""
+EMPTY_KERNELS = 2
+"""What a decode step is held against; it is one launch itself."""
 
 
 def nothing(_):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201 - Triton reads annotations as its own types
@@ -101,7 +101,7 @@ class DecodeSide:
         """Launches to capture."""
         runs: dict[str, Run] = {
             "metadata": self.metadata,
-            "empty": empty_kernels(LAUNCHES, self.device),
+            "empty": empty_kernels(EMPTY_KERNELS, self.device),
             **fill_runs([torch.empty(self.written, dtype=torch.uint8, device=self.device)]),
         }
         return Operation(self.workload, "graph replay", len(self.fields), self.written, runs)

@@ -8,7 +8,7 @@ against it, that is seen as such.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
@@ -17,10 +17,11 @@ import numpy as np
 from inputmeta.conformance.cases.files import case_size
 from inputmeta.conformance.cases.model import Case
 from inputmeta.conformance.cases.request import Request, step_request
-from inputmeta.conformance.check.compare import Wanted, form_problem
+from inputmeta.conformance.check.compare import Wanted, finding, form_problem
+from inputmeta.conformance.check.evidence import evidence_of
 from inputmeta.conformance.check.runner import build
 from inputmeta.conformance.check.tails import without_tails
-from inputmeta.conformance.check.verdicts import Finding, Verdict, field_name
+from inputmeta.conformance.check.verdicts import VALUE, Cell, Finding, Verdict, field_name
 from inputmeta.conformance.interrupts import look
 from inputmeta.conformance.subjects.base import Result, Subject, Unsupported
 
@@ -43,6 +44,8 @@ class Example:
     says: tuple[str, ...]
     """What each group said, in one line: at the cell ``index`` if there is one."""
     index: tuple[int, ...] | None = None
+    differs: Finding | None = None
+    """What the first party that has another value there has against the oracle."""
 
 
 @dataclass
@@ -222,6 +225,27 @@ def with_cell(
     position = tuple(int(i) for i in np.unravel_index(int(np.argmax(apart)), apart.shape)) if apart.size else ()
     if apart.any():
         index = position if want.rows is None else (int(want.rows[position[0]]), *position[1:])
+        example = replace(example, differs=difference(example, want, formed, position))
     shown = f"{want.field.dtype}{list(want.field.shape)}" if index is None else None
     says = (problems.get(label) or shown or str(int(arrays[label][position])) for label in firsts)
     return replace(example, says=tuple(says), index=index)
+
+
+def difference(example: Example, want: Wanted, formed: Sequence[np.ndarray], position: tuple[int, ...]) -> Finding:
+    """How the first of several arrays that has another value than is wanted at a position differs, as a finding."""
+    array = next(each for each in formed if each[position] != want.values[position])
+    wrong = array != want.values
+    if want.defined is not None:
+        wrong &= want.defined
+    index = position if want.rows is None else (int(want.rows[position[0]]), *position[1:])
+    return finding(
+        Verdict.MISMATCH,
+        example.step,
+        example.key,
+        want,
+        detail="differs",
+        cell=Cell(index, got=int(array[position]), want=int(want.values[position])),
+        differing=int(wrong.sum()),
+        kind=VALUE,
+        evidence=evidence_of(array, want.values, want.defined, wrong, rows=want.rows, first=position),
+    )

@@ -20,6 +20,15 @@ from inputmeta.conformance.campaign.failures import Failure, roots, seen_on
 from inputmeta.conformance.campaign.journal import Journal, recover
 from inputmeta.conformance.campaign.known import KnownFailure, KnownFailures
 from inputmeta.conformance.campaign.session import Session
+from inputmeta.conformance.campaign.summary import (
+    CaseResult,
+    Known,
+    Part,
+    Report,
+    Summary,
+    counts_of,
+    verdict_of,
+)
 from inputmeta.conformance.cases import budget
 from inputmeta.conformance.cases.files import CaseError, case_id
 from inputmeta.conformance.cases.model import Case, Origin
@@ -41,34 +50,6 @@ MOST_DESCRIBED = 3
 """Findings on one case that are described; of those after them only the signature is said."""
 
 
-@dataclass(frozen=True)
-class Report:
-    """What is said of a failure that no entry knows."""
-
-    finding: Finding
-    """As it turned out: FLAKY if it does not come back each time."""
-    files: tuple[Path, ...]
-    """To replay, in order; the last one holds the failing case."""
-    text: str
-
-    def __str__(self) -> str:
-        """The message: several lines."""
-        return self.text
-
-
-@dataclass(frozen=True)
-class Known:
-    """A failure that an entry of the known failures covers."""
-
-    signature: str
-    """As it was seen, or as it turned out to be."""
-    entry: KnownFailure
-
-    def __str__(self) -> str:
-        """One line: that it is known, why, and where it is tracked."""
-        return f"KNOWN {self.signature}: {self.entry.reason} – {self.entry.issue}"
-
-
 @dataclass
 class Run:
     """One run of a command: what is tested, what is known of it, what it does wrong now."""
@@ -84,10 +65,14 @@ class Run:
     """Signatures of which a case from a file was replayed in full."""
     deadline: float | None = None
     """When labelling has to end, by the monotonic clock; None: whenever it does."""
+    summary: Summary = field(default_factory=Summary)
+    """What the run came to so far: every failure that was judged is in it."""
 
     def __post_init__(self) -> None:
         """What is known may hang on the subject's version."""
         self.known.version = str(getattr(self.subject, "version", ""))
+        self.summary.subjects = (f"{self.subject.name}{self.subject.capabilities.under}",)
+        self.summary.options = self.target.options
 
     @property
     def subject(self) -> Subject:
@@ -102,6 +87,12 @@ class Run:
         """Note signatures of generated cases; what cases of files show is noted by their ids."""
         if file is None:
             self.failing |= {text: set() for text in signatures}
+
+    def saw_known(self, signature: str, entry: KnownFailure) -> Known:
+        """Note a failure that an entry covers, and give what is said of it."""
+        known = Known(signature, entry)
+        self.summary.known.append(known)
+        return known
 
     def finish(self, write: Path | None) -> None:
         """Write the present failures, if that is wanted and the run came to its end; raises KnownFailuresError."""
@@ -133,7 +124,7 @@ class Run:
         """
         entry = self.known.match(failure.finding, failure.case)
         if entry is not None:
-            return Known(failure.finding.signature, entry)
+            return self.saw_known(failure.finding.signature, entry)
         aside = "; ".join(text for text in (failure.reduced, aside) if text)
         if not examine:
             files = self._stored([*failure.before, failure.case]) if file is None else [file]
@@ -142,7 +133,7 @@ class Run:
         if examined.finding.verdict is Verdict.FLAKY:
             entry = self.known.match(examined.finding, failure.case)
             if entry is not None:
-                return Known(examined.finding.signature, entry)
+                return self.saw_known(examined.finding.signature, entry)
         label = f"{examined.label}: {examined.note}" + f"; {aside}" * bool(aside)
         same = examined.case == failure.case and not examined.before
         briefly = briefly and same
@@ -194,7 +185,9 @@ class Run:
             text = f"{finding.signature}: {finding.detail}\n  replay   {again}"
         if not files:
             text += f"\n  case     {as_line(case)}"
-        return Report(finding, tuple(files), text)
+        report = Report(finding, tuple(files), text, case, label, again, tuple(follow))
+        self.summary.failures.append(report)
+        return report
 
 
 def reason_of(error: BaseException) -> str:
@@ -303,13 +296,17 @@ def run_cases(
     paths: Sequence[str] | None = None,
     examine: bool = True,
     on_case: OnCase = lambda _file, _case, _outcome: None,
+    part: str = "cases",
 ) -> CaseCounts:
     """Run cases and report every finding as it comes, until the run is to end.
 
-    ``paths``: cases of other paths are left out.
+    ``paths``: cases of other paths are left out. ``part``: what they are called in the summary of the run.
     """
     counts = CaseCounts()
+    results: list[CaseResult] = []
+    began = time.monotonic()
     for file, case in cases:
+        before = time.monotonic()
         try:
             outcome = Outcome() if paths is not None and case.path not in paths else run.session.run(case)
         except Interrupted:
@@ -328,7 +325,33 @@ def run_cases(
         counts.known += bool(outcome.findings) and not new
         counts.passed += outcome.ran and not outcome.findings
         on_case(file, case, outcome)
+        results.append(result_of(file, case, outcome, new, time.monotonic() - before))
+    run.summary.parts.append(
+        Part(
+            part,
+            len(results),
+            "cases",
+            counts_of(results),
+            counts.cells,
+            time.monotonic() - began,
+            not_claimed=dict(counts.reasons),
+            results=tuple(results),
+        )
+    )
     return counts
+
+
+def result_of(file: Path | None, case: Case, outcome: Outcome, new: Sequence[str], seconds: float) -> CaseResult:
+    """What came of one case, for the summary; ``new``: signatures that no entry knows."""
+    return CaseResult(
+        "" if file is None else str(file),
+        case_id(case),
+        case.title,
+        verdict_of(outcome, new),
+        tuple(found.signature for found in outcome.findings),
+        outcome.left_out,
+        seconds,
+    )
 
 
 def report_findings(run: Run, file: Path | None, case: Case, outcome: Outcome, *, examine: bool) -> list[str]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from inputmeta import oracle
 from inputmeta.conformance import exits
 from inputmeta.conformance.campaign.failures import Failure
-from inputmeta.conformance.campaign.judging import Known, Run, tell
+from inputmeta.conformance.campaign.judging import Run, tell
 from inputmeta.conformance.campaign.reducing import REDUCER
+from inputmeta.conformance.campaign.summary import Part, Report
 from inputmeta.conformance.campaign.wide_cases import reduce_batch
 from inputmeta.conformance.cases.files import CaseError
 from inputmeta.conformance.cases.model import Origin, Path
@@ -84,6 +86,7 @@ class Tier:
         wide = self.batches(first, count, seconds)
         text = summary(wide)
         remark(f"{text}\n{forms_text(wide, forms)}")
+        self.run.summary.parts.append(part_of(wide, forms))
         code = exits.CONFORMS
         now = time.monotonic()
         self.run.deadline = now + TELL_SECONDS if late is None else max(end, now + late)
@@ -115,14 +118,14 @@ class Tier:
         new = []
         for finding in findings:
             if finding.verdict is Verdict.SUITE:
-                say(f"\n{wide_text(finding, batch, self.command(batch), 'a fault of the suite: please report it')}")
+                self.tell_batch(batch, finding, "a fault of the suite: please report it")
                 code = exits.TOOL_FAILED
                 continue
             entry = self.run.known.match(finding, None, batch.steps[finding.step].config)
             if entry is None:
                 new.append(finding)
             else:
-                remark(str(Known(finding.signature, entry)))
+                remark(str(self.run.saw_known(finding.signature, entry)))
             self.run.fails(finding.signature)
         if new:
             code = max(code, exits.DIFFERS)
@@ -146,7 +149,14 @@ class Tier:
         tell(self.run, list(failures.values()), origin=origin, aside=f"found as wide batch {batch.seed}:{batch.index}")
         for finding, told in alone:
             label = self.label(batch, finding) + f"; {told}" * bool(told)
-            say(f"\n{wide_text(finding, batch, self.command(batch), label)}")
+            self.tell_batch(batch, finding, label)
+
+    def tell_batch(self, batch: Batch, finding: Finding, label: str) -> None:
+        """Tell a finding of which no case is kept."""
+        again = self.command(batch)
+        text = wide_text(finding, batch, again, label)
+        self.run.summary.failures.append(Report(finding, (), text, label=label, again=again))
+        say(f"\n{text}")
 
     def reduced(self, batch: Batch, finding: Finding, deadline: float) -> tuple[list[Failure], str]:
         """As :func:`reduce_batch`; nothing once the run is to end, or if the subject does not come up again."""
@@ -182,6 +192,22 @@ class Tier:
 def tier_of(run: Run, paths: Sequence[str], seed: int) -> Tier:
     """The wide tier on those of the paths that the subject claims."""
     return Tier(run, tuple(path for path in oracle.PATHS if path in paths), seed)
+
+
+def part_of(wide: Wide, forms: Sequence[Form]) -> Part:
+    """The wide tier as a part of a run."""
+    counts = wide.counts
+    failed = Counter(found.findings[0].verdict.value for found in wide.found)
+    return Part(
+        "wide",
+        counts.batches,
+        "batches",
+        {"PASS": max(0, counts.batches - len(wide.found)), **failed},
+        counts.cells,
+        wide.seconds,
+        wide.seed,
+        (summary(wide), forms_text(wide, forms)),
+    )
 
 
 def summary(wide: Wide) -> str:

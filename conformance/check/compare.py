@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from inputmeta import oracle
+from inputmeta.conformance.check.evidence import Evidence, evidence_of
 from inputmeta.conformance.check.verdicts import VALUE, Cell, Finding, Verdict
 from inputmeta.conformance.subjects.base import Unsupported
 
@@ -114,7 +115,18 @@ def compare_field(key: str, want: Wanted, actual: object, step: int) -> Finding 
         return None
     position = tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
     cell = want.cell(array, position)
-    return finding(Verdict.MISMATCH, step, key, want, detail="wrong value", cell=cell, differing=count, kind=VALUE)
+    chosen = array if want.rows is None else array[want.rows]
+    return finding(
+        Verdict.MISMATCH,
+        step,
+        key,
+        want,
+        detail="wrong value",
+        cell=cell,
+        differing=count,
+        kind=VALUE,
+        evidence=evidence_of(chosen, want.values, want.defined, wrong, rows=want.rows, first=position),
+    )
 
 
 def tensor_shapes(wanted: Mapping[str, Wanted]) -> dict[str, tuple[str, tuple[int, ...]]]:
@@ -168,7 +180,8 @@ def finding(
     cell: Cell | None = None,
     differing: int = 0,
     kind: str = "",
+    evidence: Evidence | None = None,
 ) -> Finding:
     """A finding on a field, with the formula of its declaration."""
     formula = want.field.formula
-    return Finding(verdict, step, key, formula, detail, cell, differing, want.compared(), kind=kind)
+    return Finding(verdict, step, key, formula, detail, cell, differing, want.compared(), kind=kind, evidence=evidence)

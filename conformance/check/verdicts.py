@@ -14,6 +14,7 @@ from functools import cache
 from typing import NamedTuple
 
 from inputmeta import oracle
+from inputmeta.conformance.check.evidence import Evidence
 
 
 class Verdict(StrEnum):
@@ -161,6 +162,8 @@ class Finding:
     """How the subject failed to answer, in a word that stays the same from run to run: SIGSEGV, timeout, raised."""
     path: str = "-"
     """Construction path of the step; ``-`` until whoever runs it has said."""
+    evidence: Evidence | None = field(default=None, compare=False, repr=False)
+    """Of a finding on cells: how they are spread, and what stands around the first."""
 
     @property
     def field(self) -> str | None:

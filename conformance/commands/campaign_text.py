@@ -11,9 +11,10 @@ from rich.progress import Progress
 
 from inputmeta.conformance import exits
 from inputmeta.conformance.campaign.fuzz import Campaign
-from inputmeta.conformance.campaign.judging import Known, Run, tell
+from inputmeta.conformance.campaign.judging import Run, tell
 from inputmeta.conformance.campaign.known_counts import Seen
 from inputmeta.conformance.campaign.reducing import REDUCE_SECONDS, REDUCER, reduce_roots
+from inputmeta.conformance.campaign.summary import CoverageTable, Part
 from inputmeta.conformance.cases.model import Origin
 from inputmeta.conformance.check.verdicts import Verdict
 from inputmeta.conformance.console import remark, say
@@ -50,6 +51,26 @@ def reasons_text(subject: Subject, reasons: Counter[str]) -> str:
 def seen_in(campaign: Campaign) -> Seen:
     """What generated cases did not build, as known failures record it."""
     return Seen("generated", campaign.coverage.cases, campaign.not_built, campaign.seed)
+
+
+def part_of(campaign: Campaign) -> Part:
+    """Generated cases as a part of a run."""
+    return Part(
+        "generated",
+        campaign.cases,
+        "cases",
+        {verdict.value: count for verdict, count in campaign.verdicts.items() if count},
+        campaign.cells,
+        campaign.seconds,
+        campaign.seed,
+        (f"paths {', '.join(campaign.profile.paths)}", *summary(campaign).splitlines()),
+        dict(campaign.unsupported),
+        CoverageTable(
+            tuple(campaign.coverage.rows(campaign.profile)),
+            tuple(campaign.coverage.outside(campaign.profile)),
+            "A failure ended the campaign: what was visited before it." if campaign.failures else "",
+        ),
+    )
 
 
 def summary(campaign: Campaign) -> str:
@@ -114,7 +135,7 @@ def reduce_seconds(deadline: float | None) -> float:
 def conclude(campaign: Campaign, run: Run) -> int:
     """Judge the failures of a campaign, the smallest case first; its exit code."""
     for signature, entry in sorted(campaign.known_seen.items()):
-        remark(str(Known(signature, entry)))
+        remark(str(run.saw_known(signature, entry)))
     run.fails(*campaign.known_seen)
     origin = Origin(found_by="fuzz", seed=campaign.seed, minimised_by=f"hypothesis, {REDUCER}")
     run.deadline = campaign.deadline

@@ -21,11 +21,13 @@ from inputmeta.conformance.commands.campaign_text import (
     Detail,
     conclude,
     coverage_text,
+    part_of,
     reasons_text,
     seen_in,
     show_on,
     summary,
 )
+from inputmeta.conformance.commands.reports import reported
 from inputmeta.conformance.console import conclusion, progress, remark, say
 from inputmeta.conformance.generate.rounds import ROUND_EXAMPLES
 from inputmeta.conformance.interrupts import noted
@@ -48,6 +50,7 @@ def check(
     save_dir: options.SaveDirOption = options.SAVE_DIR,
     known_failures: options.KnownOption = None,
     write_known_failures: options.WriteKnownOption = None,
+    html: options.HtmlOption = None,
 ) -> None:
     """Run the corpus, then generated cases: the same ones for the same seed. For CI.
 
@@ -59,8 +62,9 @@ def check(
 
     Example: `inputmeta check --subject my_engine.adapter:build --known-failures known.toml`
     """
-    with opened(target, save_dir, options.known_in(known_failures)) as run:
+    with opened(target, save_dir, options.known_in(known_failures)) as run, reported(run.summary, "check", html=html):
         code = run_check(run, corpus or [bundled_corpus()], examples=examples, seed=seed, paths=path, coverage=coverage)
+        run.summary.code = code
         run.finish(write_known_failures)
     raise typer.Exit(code)
 
@@ -80,7 +84,7 @@ def run_check(
         lines.append(f"check {run.subject.name}{run.subject.capabilities.under}")
         remark(lines[0])
     for corpus in corpora:
-        counts = run_cases(run, load_corpus(corpus), paths=claimed)
+        counts = run_cases(run, load_corpus(corpus), paths=claimed, part=f"corpus {corpus.name}")
         lines.append(f"corpus {corpus.name}: {counts}")
         remark(lines[-1])
         reasons += counts.reasons
@@ -95,6 +99,7 @@ def run_check(
         with progress(rounds * ROUND_EXAMPLES) as bar:
             shown = show_on(bar, by_cases=True)
             campaign = fuzz(run.session, profile, seed_value=seed, rounds=rounds, known=run.known, on_case=shown)
+        run.summary.parts.append(part_of(campaign))
         told = f"generated, seed {seed}: " + summary(campaign)
         remark(told)
         remark(coverage_text(campaign, Detail.FORMULAS if coverage else Detail.COUNT))
@@ -110,6 +115,7 @@ def run_check(
             code = wide.code
     if noted() is None:
         complaints = [*map(run.known.complaint, run.known.unused()), *run.known.grown()]
+        run.summary.complaints += complaints
         for complaint in complaints:
             say(complaint)
         code = exits.DIFFERS if complaints else code

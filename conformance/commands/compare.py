@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -17,12 +18,14 @@ from inputmeta.conformance import exits
 from inputmeta.conformance.campaign.agreement import ANSWER, ORACLE, Agreement, Example, Groups, Tally
 from inputmeta.conformance.campaign.generated import claimed_paths, for_each_case, profile_for
 from inputmeta.conformance.campaign.judging import unsaved
+from inputmeta.conformance.campaign.summary import Disagreement, Pair, Part, Summary
 from inputmeta.conformance.cases.files import CaseError
 from inputmeta.conformance.cases.model import Case, Origin
 from inputmeta.conformance.cases.request import load_wanted, store_case
 from inputmeta.conformance.check.report import locate
-from inputmeta.conformance.check.verdicts import Cell
+from inputmeta.conformance.check.verdicts import Cell, Finding, Verdict
 from inputmeta.conformance.commands import options
+from inputmeta.conformance.commands.reports import reported
 from inputmeta.conformance.console import conclusion, fail, plain_text, progress, quieted, remark, say
 from inputmeta.conformance.generate import Profile
 from inputmeta.conformance.interrupts import Interrupted, held
@@ -52,6 +55,7 @@ def compare(
     timeout: options.TimeoutOption = TIMEOUT,
     memory_limit: options.MemoryOption = MEMORY_LIMIT,
     valid_only: options.ValidOnlyOption = False,
+    html: options.HtmlOption = None,
     quiet: options.QuietOption = False,
 ) -> None:
     """Say who agrees with whom, field by field: the oracle and every subject on the same cases.
@@ -70,16 +74,15 @@ def compare(
     with quieted(quiet), options.one_line_errors(), ExitStack() as stack:
         agreement = Agreement(labelled([stack.enter_context(target.open()) for target in targets]))
         stack.enter_context(held())
-        run(agreement, cases or [], seed, count)
-        conclude(
-            agreement,
-            " ".join(target.options for target in targets),
-            save_dir,
-            "compare" if cases else f"compare, seed {seed}",
-        )
-        if not agreement.compared:
-            raise typer.Exit(exits.NOTHING_RAN)
-        raise typer.Exit(exits.DIFFERS if agreement.differs else exits.CONFORMS)
+        summary = Summary(subjects=tuple(agreement.parties), options=" ".join(target.options for target in targets))
+        with reported(summary, "compare", html=html):
+            began = time.monotonic()
+            run(agreement, cases or [], seed, count)
+            summary.parts.append(part_of(agreement, None if cases else seed, time.monotonic() - began))
+            conclude(agreement, summary, save_dir, "compare" if cases else f"compare, seed {seed}")
+            differs = exits.DIFFERS if agreement.differs else exits.CONFORMS
+            summary.code = differs if agreement.compared else exits.NOTHING_RAN
+        raise typer.Exit(summary.code)
 
 
 def labelled(subjects: Sequence[Subject]) -> dict[str, Subject]:
@@ -138,37 +141,57 @@ def spanned(profiles: Sequence[Profile]) -> list[Profile]:
     ]
 
 
-def conclude(agreement: Agreement, targets: str, save_dir: Path, found_by: str) -> None:
-    """Print who agrees with whom, and for each way in which they do not the smallest case, which is saved."""
+def part_of(agreement: Agreement, seed: int | None, seconds: float) -> Part:
+    """All cases as a part of a run."""
+    notes = [f"{label} does not claim {steps} steps" for label, steps in agreement.unsupported.items()]
+    notes += [
+        f"{label} claims no refusal of {steps} steps that break a precondition"
+        for label, steps in agreement.outside.items()
+    ]
     answers = sum(tally.counts.total() for tally in agreement.fields.values())
-    told = f"compare {', '.join(agreement.parties)}: {agreement.cases} cases, {answers} answers"
+    wrong = sum(bool(tally.examples) for tally in agreement.fields.values())
+    verdicts = {"fields that agree": len(agreement.fields) - wrong, "fields that differ": wrong}
+    told = f"{agreement.cases} cases, {answers} answers"
+    return Part("compared", agreement.cases, "cases", verdicts, 0, seconds, seed, (told, *notes))
+
+
+def conclude(agreement: Agreement, summary: Summary, save_dir: Path, found_by: str) -> None:
+    """Print who agrees with whom, and for each way in which they do not the smallest case, which is saved."""
+    counted, *notes = summary.parts[-1].notes
+    told = f"compare {', '.join(agreement.parties)}: {counted}"
     remark(told)
-    for label, steps in agreement.unsupported.items():
-        remark(f"{label} does not claim {steps} steps")
-    for label, steps in agreement.outside.items():
-        remark(f"{label} claims no refusal of {steps} steps that break a precondition")
-    for line in pair_lines(agreement):
-        remark(line)
+    for note in notes:
+        remark(note)
+    summary.pairs += pairs_of(agreement)
+    for pair in summary.pairs:
+        remark(pair_line(pair))
     for name, tally in agreement.fields.items():
         if tally.examples:
-            say("\n" + "\n".join(field_lines(name, tally, targets, save_dir, found_by)))
+            found = list(disagreements(name, tally, summary.options, save_dir, found_by))
+            summary.disagreements += found
+            say("\n" + "\n".join(field_lines(name, tally, found)))
     wrong = sum(bool(tally.examples) for tally in agreement.fields.values())
     conclusion(f"{told}, {wrong} of {len(agreement.fields)} fields differ")
 
 
-def pair_lines(agreement: Agreement) -> Iterator[str]:
-    """One line a pair of parties: in how many of the fields they differ."""
+def pairs_of(agreement: Agreement) -> Iterator[Pair]:
+    """Each two parties: in how many of the fields they differ."""
     for one, other in combinations(agreement.parties, 2):
         between = {name: tally.between(one, other) for name, tally in agreement.fields.items()}
         answered = between.pop(ANSWER, (0, 0))
         shared = sum(1 for _, both in between.values() if both)
         wrong = sum(1 for differ, _ in between.values() if differ)
-        if not shared and not answered[1]:
-            yield f"{one}, {other}: nothing that both answered"
-            continue
-        parts = [f"{wrong} of {shared} fields differ" if wrong else f"{shared} fields agree"]
-        parts += [f"{answered[0]} of {answered[1]} batches answered otherwise"] * bool(answered[0])
-        yield f"{one} {'|' if wrong or answered[0] else '='} {other}: {', '.join(parts)}"
+        yield Pair(one, other, wrong, shared, *answered)
+
+
+def pair_line(pair: Pair) -> str:
+    """One line on two parties."""
+    if not pair.fields and not pair.batches:
+        return f"{pair.one}, {pair.other}: nothing that both answered"
+    differs = bool(pair.differ or pair.answered_otherwise)
+    parts = [f"{pair.differ} of {pair.fields} fields differ" if pair.differ else f"{pair.fields} fields agree"]
+    parts += [f"{pair.answered_otherwise} of {pair.batches} batches answered otherwise"] * bool(pair.answered_otherwise)
+    return f"{pair.one} {'|' if differs else '='} {pair.other}: {', '.join(parts)}"
 
 
 def grouping(groups: Groups) -> str:
@@ -176,33 +199,57 @@ def grouping(groups: Groups) -> str:
     return " | ".join(" = ".join(group) for group in groups)
 
 
-def field_lines(name: str, tally: Tally, targets: str, save_dir: Path, found_by: str) -> Iterator[str]:
+def disagreements(name: str, tally: Tally, targets: str, save_dir: Path, found_by: str) -> Iterator[Disagreement]:
+    """Each way in which parties differ on a field, the most frequent first, its smallest case saved."""
+    for groups, count in tally.counts.most_common():
+        if groups not in tally.examples:
+            continue
+        example = tally.examples[groups]
+        title = plain_text(f"{example.key}: {grouping(groups)}")[:MAX_TITLE]
+        case = msgspec.structs.replace(example.case, title=title, origin=Origin(found_by=found_by, version=VERSION))
+        try:
+            again = f"inputmeta compare {store_case(case, save_dir)} {targets}"
+        except CaseError as error:
+            unsaved(error)
+            again = ""
+        yield Disagreement(
+            name,
+            groups,
+            example.says,
+            count,
+            tally.counts.total(),
+            place_of(example),
+            case,
+            finding_of(example),
+            again,
+        )
+
+
+def field_lines(name: str, tally: Tally, found: Sequence[Disagreement]) -> Iterator[str]:
     """One field on which not all agree: how often who did, then the smallest case of each way in which they do not."""
     yield f"{name}  {oracle.FIELDS[name].formula}" if name in oracle.FIELDS else name
+    ways = {way.groups: way for way in found}
     for groups, count in tally.counts.most_common():
         yield f"  {count} of {tally.counts.total()}: {grouping(groups)}"
-        if groups in tally.examples:
-            example = tally.examples[groups]
-            yield from example_lines(groups, example)
-            title = plain_text(f"{example.key}: {grouping(groups)}")[:MAX_TITLE]
-            origin = Origin(found_by=found_by, version=VERSION)
-            try:
-                path = store_case(msgspec.structs.replace(example.case, title=title, origin=origin), save_dir)
-            except CaseError as error:
-                unsaved(error)
-                yield "    not saved"
-                continue
-            yield f"    again  inputmeta compare {path} {targets}"
+        if groups in ways:
+            way = ways[groups]
+            yield f"    {way.where}"
+            yield from (f"      {' = '.join(group)}: {text}" for group, text in zip(groups, way.says, strict=True))
+            yield f"    again  {way.again}" if way.again else "    not saved"
 
 
-def example_lines(groups: Groups, example: Example) -> Iterator[str]:
-    """What each group says of a batch, or has in the cell that tells them apart."""
+def place_of(example: Example) -> str:
+    """The cell that tells the groups apart, or the batch, in words."""
     case, step = example.case, example.step
     where = f"step {step} of {len(case.steps)}, " if len(case.steps) > 1 else ""
     if example.index is not None:
-        where += f"{example.key}{locate(case, step, example.key, Cell(example.index, 0, 0))}"
-    else:
-        where += f"{case.path}, sequences: {len(case.steps[step])}"
-    yield f"    {where}"
-    for group, text in zip(groups, example.says, strict=True):
-        yield f"      {' = '.join(group)}: {text}"
+        return where + f"{example.key}{locate(case, step, example.key, Cell(example.index, 0, 0))}"
+    return where + f"{case.path}, sequences: {len(case.steps[step])}"
+
+
+def finding_of(example: Example) -> Finding:
+    """What differs, as a finding: it says what is drawn."""
+    if example.differs is not None:
+        return example.differs.on_path(example.case.path)
+    key = None if example.key == ANSWER else example.key
+    return Finding(Verdict.MISMATCH, example.step, key, "-", example.says[1], path=example.case.path)

@@ -16,7 +16,16 @@ from inputmeta.conformance.campaign.generated import claimed_paths, profile_for
 from inputmeta.conformance.campaign.judging import Run, opened
 from inputmeta.conformance.campaign.wide import LEAST_SECONDS, SHARE, tier_of
 from inputmeta.conformance.commands import options
-from inputmeta.conformance.commands.campaign_text import Detail, conclude, coverage_text, seen_in, show_on, summary
+from inputmeta.conformance.commands.campaign_text import (
+    Detail,
+    conclude,
+    coverage_text,
+    part_of,
+    seen_in,
+    show_on,
+    summary,
+)
+from inputmeta.conformance.commands.reports import reported
 from inputmeta.conformance.console import conclusion, fail, notice, plain_text, progress, remark, say
 from inputmeta.conformance.interrupts import noted
 from inputmeta.conformance.workers.target import Target
@@ -45,6 +54,7 @@ def fuzz(
     coverage: Annotated[bool, typer.Option("--coverage", help="print every feature, not a line a formula")] = False,
     known_failures: options.KnownOption = None,
     write_known_failures: options.WriteKnownOption = None,
+    html: options.HtmlOption = None,
 ) -> None:
     """Generate batches until the time is up or the subject differs from the oracle.
 
@@ -60,11 +70,12 @@ def fuzz(
     chosen = secrets.randbelow(2**31) if seed is None else seed
     if wide is not None:
         batch_named(wide)  # said before anything is started
-    with opened(target, save_dir, options.known_in(known_failures)) as run:
+    with opened(target, save_dir, options.known_in(known_failures)) as run, reported(run.summary, "fuzz", html=html):
         if wide is not None:
             code = run_wide_batch(run, *batch_named(wide), path)
         else:
             code = run_fuzz(run, seconds, chosen, path, full_coverage=coverage)
+        run.summary.code = code
         run.finish(write_known_failures)
     raise typer.Exit(code)
 
@@ -86,6 +97,7 @@ def run_fuzz(run: Run, seconds: float, seed: int, paths: Sequence[str] | None, *
             run.session, profile, seed_value=seed, seconds=seconds - share, known=run.known, on_case=show_on(bar)
         )
     run.known.seen.append(seen_in(campaign))
+    run.summary.parts.append(part_of(campaign))
     remark(summary(campaign))
     remark(coverage_text(campaign, Detail.FEATURES if full_coverage else Detail.FORMULAS))
     code = conclude(campaign, run)
@@ -97,7 +109,8 @@ def run_fuzz(run: Run, seconds: float, seed: int, paths: Sequence[str] | None, *
         code = wide.code
     conclusion(told)
     if noted() is None:
-        for complaint in (*map(run.known.complaint, run.known.unused()), *run.known.grown()):
+        run.summary.complaints += [*map(run.known.complaint, run.known.unused()), *run.known.grown()]
+        for complaint in run.summary.complaints:
             notice(complaint)
     return code
 

@@ -9,13 +9,14 @@ import importlib
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from inputmeta.conformance import exits
-from inputmeta.conformance.console import notice, say
+from inputmeta.conformance.console import fail, notice, say
 from inputmeta.conformance.version import VERSION
 
 HELP_NAMES = {"help_option_names": ["-h", "--help"]}
@@ -28,6 +29,7 @@ COMMANDS = {
     "trace": "Replay a request trace through a continuous-batching scheduler, every step checked against the oracle.",
     "explain": "Say how one cell comes about: formulas in symbols, then numbers, down to the inputs.",
     "oracle": "Print every expected field of a case as JSON.",
+    "show": "Draw a case: sequences, block tables, rings, key ranges, ranks, and what a subject has wrong of it.",
     "fields": "List the declared fields: name, formula, dtype, shape, paths, where they are defined.",
     "subject": "List subjects, and test an adapter before it is tested itself.",
     "engines": "List public engines, and get them to be judged.",
@@ -105,6 +107,37 @@ class Commands(TyperGroup):
             self._listing = False
 
 
+def defaults(values: dict[str, Any], command: Any) -> dict[str, Any]:
+    """What the settings say of a command's options, by parameter; of a group's commands each their own."""
+    if isinstance(command, TyperGroup):
+        return {name: defaults(values, part) for name, part in command.commands.items()}
+    found: dict[str, Any] = {}
+    for parameter in command.params:
+        names = [name.removeprefix("--") for name in parameter.opts if name.startswith("--")]
+        # `compare` has several subjects, and names them itself.
+        if parameter.name != "subject" or not parameter.multiple:
+            found.update((str(parameter.name), values[name]) for name in names if name in values)
+    return found
+
+
+def use_settings(context: Any, case_budget: float) -> None:
+    """Make the settings of the repository the defaults of the command that is called."""
+    from inputmeta.conformance import settings  # noqa: PLC0415 - the help of all imports nothing
+
+    try:
+        file = settings.find(Path.cwd())
+        if file is None:
+            return
+        found = settings.load(file)
+    except settings.SettingsError as error:
+        raise fail(str(error)) from error
+    if found.case_budget is not None and case_budget == 1:
+        allow_cases(found.case_budget)
+    name = context.invoked_subcommand
+    command = context.command.get_command(context, name)
+    context.default_map = {name: defaults(settings.of_command(found, name), command)}
+
+
 app = typer.Typer(
     name="inputmeta",
     cls=Commands,
@@ -151,6 +184,7 @@ Exit codes:
 {exits.EXPLANATION}""",
 )
 def inputmeta(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=print_version)
     ] = False,
@@ -162,7 +196,8 @@ def inputmeta(
         ),
     ] = 1,
 ) -> None:
-    """The options of the command itself."""
+    """The options of the command itself, and the settings of the repository."""
+    use_settings(context, case_budget)
 
 
 def main() -> None:

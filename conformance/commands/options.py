@@ -91,6 +91,12 @@ WriteKnownOption = Annotated[
         callback=checked(check_known_target),
     ),
 ]
+HtmlOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--html", metavar="FILE", help="write a report to look at: one page, no network", callback=checked(check_output)
+    ),
+]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="say nothing but failures and a last line")]
 SaveDirOption = Annotated[
     Path, typer.Option(help="where failing cases and the journal are", callback=checked(check_folder))
@@ -138,12 +144,13 @@ def known_in(file: Path | None) -> KnownFailures:
 
 
 def with_target(
-    *, in_process: bool = False, without: Collection[str] = ()
+    *, in_process: bool = False, without: Collection[str] = (), needed: bool = True
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Decorator of a command with a parameter ``target``: the options that say what is tested, where, within what.
 
     ``in_process``: whether a ``--subject`` runs in this process if neither is asked for. ``without``: fields of Target
-    that the command has no option for. What the command cannot go on with ends it in one line.
+    that the command has no option for. ``needed``: without it the target is None where none is named, in place of the
+    engine. What the command cannot go on with ends it in one line.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -166,15 +173,17 @@ def with_target(
         @wraps(command)
         def run(**given: Any) -> None:  # noqa: ANN401 - values of options
             chosen = {name: given.pop(name) for name in options}
+            leave_settings(given.pop("context"), chosen)
             if chosen["command"] is not None and chosen["subject"] is not None:
                 raise fail("--subject and --subject-command: give one of them")
             if chosen["json"] and chosen["command"] is None:
                 raise fail("--subject-json: belongs to --subject-command")
+            named = needed or not chosen["subject"] is chosen["command"] is None
             chosen["subject"] = chosen["subject"] or target.SUBJECT
             if in_process and (chosen["command"] is not None or chosen.get("python") is not None):
                 chosen["in_process"] = False  # it was not asked for
             with quieted(given.pop("quiet")), one_line_errors():
-                command(target=Target(**chosen), **given)
+                command(target=Target(**chosen) if named else None, **given)
 
         added = [
             Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
@@ -182,12 +191,27 @@ def with_target(
         ]
         parameters = [*(p for p in own if p.default is p.empty), added[0]]
         parameters += [p for p in own if p.default is not p.empty] + added[1:]
+        parameters.append(Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context))
         parameters = [p.replace(kind=Parameter.KEYWORD_ONLY) for p in parameters]
         run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {p.name: p.annotation for p in parameters}
         return run
 
     return decorate
+
+
+def leave_settings(context: typer.Context, chosen: dict[str, Any]) -> None:
+    """A subject of the command line wins over another kind of subject of the settings."""
+    named = {name for name in ("subject", "command") if is_set(context, name, "COMMANDLINE")}
+    for name in {"subject", "command", "json", "python"} & set(chosen):
+        if named and name not in named and is_set(context, name, "DEFAULT_MAP"):
+            chosen[name] = False if name == "json" else None
+
+
+def is_set(context: typer.Context, name: str, source: str) -> bool:
+    """Whether an option has its value from there."""
+    found = context.get_parameter_source(name)
+    return found is not None and found.name == source
 
 
 @contextmanager

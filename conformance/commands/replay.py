@@ -14,6 +14,7 @@ from inputmeta.conformance.cases.model import Case
 from inputmeta.conformance.cases.request import broken_by, load_wanted
 from inputmeta.conformance.check.runner import Outcome
 from inputmeta.conformance.commands import options
+from inputmeta.conformance.commands.reports import reported
 from inputmeta.conformance.console import conclusion, notice, plain_text, remark, say
 from inputmeta.conformance.interrupts import held
 from inputmeta.conformance.workers.target import Target
@@ -31,6 +32,7 @@ def replay(
     ] = False,
     known_failures: options.KnownOption = None,
     write_known_failures: options.WriteKnownOption = None,
+    html: options.HtmlOption = None,
 ) -> None:
     """Run case files, in order and in one worker, and describe every difference. Fits `git bisect run`.
 
@@ -46,8 +48,9 @@ def replay(
         raise typer.Exit(exits.REFUSED)
     with target.open() as tested, held():
         run = Run(Session(tested), target, options.SAVE_DIR, known)
-        code = run_files(run, loaded)
-    run.finish(write_known_failures)
+        with reported(run.summary, "replay", html=html):
+            code = run.summary.code = run_files(run, loaded)
+            run.finish(write_known_failures)
     raise typer.Exit(code)
 
 
@@ -76,8 +79,9 @@ def run_files(run: Run, loaded: list[tuple[Path, Case]]) -> int:
         remark(f"replay {run.subject.name}{run.subject.capabilities.under}")
     counts = run_cases(run, loaded, examine=False, on_case=tell)
     passing = run.known.passing()
-    for entry in passing:
-        say(run.known.complaint(entry))
+    run.summary.complaints += map(run.known.complaint, passing)
+    for complaint in run.summary.complaints:
+        say(complaint)
     conclusion(f"{len(loaded)} cases{run.subject.capabilities.under}: {counts}")
     if counts.failed or passing:
         return exits.DIFFERS

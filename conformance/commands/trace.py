@@ -13,10 +13,12 @@ from inputmeta.conformance import exits
 from inputmeta.conformance.campaign.judging import Run, tell
 from inputmeta.conformance.campaign.reducing import reduce_roots
 from inputmeta.conformance.campaign.session import Session
+from inputmeta.conformance.campaign.summary import Report
 from inputmeta.conformance.campaign.trace import TraceResult, replay_trace
 from inputmeta.conformance.cases.request import store_case
 from inputmeta.conformance.commands import options
-from inputmeta.conformance.commands.trace_progress import TraceProgress, summary_lines
+from inputmeta.conformance.commands.reports import reported
+from inputmeta.conformance.commands.trace_progress import TraceProgress, part_of, summary_lines
 from inputmeta.conformance.console import conclusion, fail, is_quiet, remark, say
 from inputmeta.conformance.interrupts import held
 from inputmeta.conformance.trace import TraceError, TraceOptions, count_requests, read_trace
@@ -55,6 +57,7 @@ def trace(
     keep: Annotated[int, typer.Option(min=0, help="tokens truncation keeps")] = DEFAULTS.yoco_prefill_keep_tokens,
     save_case: Annotated[int | None, typer.Option(min=0, metavar="STEP", help="save this step as a case file")] = None,
     save_dir: options.SaveDirOption = options.SAVE_DIR,
+    html: options.HtmlOption = None,
 ) -> None:
     """Replay a request trace through a continuous-batching scheduler, every step checked against the oracle.
 
@@ -93,7 +96,9 @@ def trace(
             remark("\n".join(summary))
             # A case holds one step, which a worker can be sent.
             run = Run(Session(tested), replace(target, in_process=False), save_dir)
-            code = conclude(run, result, save_case)
+            with reported(run.summary, "trace", html=html):
+                run.summary.parts.append(part_of(result, file.name, seed))
+                code = run.summary.code = conclude(run, result, save_case)
             conclusion(f"trace {file.name}: {summary[-1]}")
     except (TraceError, ValueError) as error:
         raise fail(str(error), exits.code_for(error)) from error
@@ -118,7 +123,9 @@ def conclude(run: Run, result: TraceResult, save_case: int | None) -> int:
         else:
             say(f"step {save_case} saved as {store_case(result.saved, run.save_dir)}")
     for finding in result.suite:
-        say(f"\n{finding.signature}: step {finding.step}: {finding.detail}\n  a fault of the suite: please report it")
+        text = f"{finding.signature}: step {finding.step}: {finding.detail}\n  a fault of the suite: please report it"
+        run.summary.failures.append(Report(finding, (), text))
+        say(f"\n{text}")
     if result.suite:
         return exits.TOOL_FAILED
     if result.failures:

@@ -8,6 +8,7 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from inputmeta.conformance.campaign.summary import Part
 from inputmeta.conformance.campaign.trace import WIDE_SEQUENCES, TraceResult
 from inputmeta.conformance.trace.steps import Step
 
@@ -69,6 +70,22 @@ def progress_line(step: Step, result: TraceResult) -> str:
     verdict = "no difference" if not result.failures else f"{result.differing_steps} steps differ"
     rate = f"{result.steps_per_second:.0f} steps/s"
     return f"{result.counts.steps} steps, {rate}, {step.clock_ms / 1000:.0f} s of the trace, {verdict}"
+
+
+def part_of(result: TraceResult, name: str, seed: int) -> Part:
+    """A trace as a part of a run."""
+    verdicts = {"PASS": result.compared_steps - result.differing_steps, "MISMATCH": result.differing_steps}
+    return Part(
+        f"trace {name}",
+        result.counts.steps,
+        "steps",
+        {verdict: count for verdict, count in verdicts.items() if count},
+        result.cells_compared,
+        result.seconds,
+        seed,
+        tuple(summary_lines(result)),
+        dict(result.unsupported),
+    )
 
 
 def summary_lines(result: TraceResult) -> list[str]:

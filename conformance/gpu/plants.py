@@ -37,7 +37,7 @@ class Plant:
 
 PLANTS = (
     Plant("missing_bound", "block tables: the columns of a table are not bounded", (SUITE, "memcheck")),
-    Plant("launch_race", "block tables: read what the launch before them is still writing", (LAUNCHES,)),
+    Plant("launch_race", "block tables: read what other blocks of their launch are still writing", (LAUNCHES,)),
     Plant("stale_tail", "expansions: cells right of a row's length keep what the last step left", (SUITE,)),
     Plant("stack_stride", "the buckets of a stack lie as far apart as this step is long", (SUITE,)),
     Plant("int_product", "the flat cell of a row is an int product, which wraps past 2^31 cells", (LAUNCHES,)),

@@ -40,15 +40,15 @@ class Plant:
     code: str
 
 
-ROW = "zos_write_row(sequence, index, j, row, args.params, args.outputs);"
-IDS = "copy_cells(copies.tokens.fresh_input_ids, copies.out_input_ids, args.total_q, thread, threads);"
-UNITS = (
-    "if (column + k * stride + kCells <= table.count) units[k] = load_unit<Unit>(table.cells + column + k * stride);"
-)
+ROW = "zos_write_row(sequence, index, j, row, metadata.params, metadata.outputs);"
+IDS = "copy_cells(copies.tokens.fresh_input_ids, copies.out_input_ids, sequences.total_q, thread, threads);"
+UNITS = "if (column + k * part.stride + kCells <= count) units[k] = load_unit<Unit>(table + column + k * part.stride);"
 LATE_UNITS = (
-    "if (column + k * stride + kCells <= table.count) units[k] = load_unit<Unit>(table.cells + column + k * stride"
-    " - (column + k * stride >= {0} ? {0} : 0));"
+    "if (column + k * part.stride + kCells <= count) units[k] = load_unit<Unit>(table + column + k * part.stride"
+    " - (column + k * part.stride >= {0} ? {0} : 0));"
 )
+UNIT_COPY = "zos_copy_units<Unit>(wide, part, rows, table.cells, count, column);"
+TABLE = "const ZosTable table = zos_load_table(sequences, index);"
 PLANTS = (
     Plant(
         "row-offset-in-uint8",
@@ -56,7 +56,7 @@ PLANTS = (
         "the offset of a row in its chunk kept in a byte: from row 256 on",
         "zos_metadata.h",
         ROW,
-        f"{ROW} args.outputs.put<Field::positions>(row,"
+        f"{ROW} metadata.outputs.put<Field::positions>(row,"
         " static_cast<int32_t>(sequence.q_start + static_cast<uint8_t>(j)));",
     ),
     Plant(
@@ -65,8 +65,8 @@ PLANTS = (
         "the ring slot of a row kept in a byte: from row 256 on",
         "zos_metadata.h",
         ROW,
-        f"{ROW} args.outputs.put<Field::slot_mapping_store_swa>(row,"
-        " zos_ring_slot(sequence, static_cast<uint8_t>(j), args.params.ring));",
+        f"{ROW} metadata.outputs.put<Field::slot_mapping_store_swa>(row,"
+        " zos_ring_slot(sequence, static_cast<uint8_t>(j), metadata.params.ring));",
     ),
     Plant(
         "column-ramp-in-int16",
@@ -80,7 +80,7 @@ PLANTS = (
         "table-ramp-in-int16",
         "F-BLOCKS:block_tables",
         "columns of a table counted in int16: from column 32,768 on",
-        "zos_tables.h",
+        "zos_wide.h",
         UNITS,
         LATE_UNITS.format(32_768),
     ),
@@ -88,17 +88,21 @@ PLANTS = (
         "table-begin-past-65535",
         "F-BLOCKS:block_tables",
         "where a table begins among all tables kept in uint16: from cell 65,536 on",
-        "zos_tables.h",
-        "const int64_t begin = args.inputs.block_tables_offsets[index];",
-        "const int64_t begin = static_cast<uint16_t>(args.inputs.block_tables_offsets[index]);",
+        "zos_wide.h",
+        UNIT_COPY,
+        UNIT_COPY.replace(
+            "table.cells",
+            "sequences.inputs.block_tables + static_cast<uint16_t>(table.cells - sequences.inputs.block_tables)",
+        ),
     ),
     Plant(
         "slot-table-past-65535",
         "F-CDEC:slot_mapping_store_ca",
         "the same where a compressed token is stored",
         "zos_metadata.h",
-        "const int64_t begin = inputs.block_tables_offsets[index];",
-        "const int64_t begin = static_cast<uint16_t>(inputs.block_tables_offsets[index]);",
+        TABLE,
+        f"{TABLE.removeprefix('const ')}"
+        " table.cells = inputs.block_tables + static_cast<uint16_t>(table.cells - inputs.block_tables);",
     ),
     Plant(
         "second-tile-at-row-512",
@@ -106,7 +110,7 @@ PLANTS = (
         "the second tile of a batch, at row 512, reads the tokens of the first",
         "zos_metadata.h",
         IDS,
-        "for (int64_t k = thread; k < args.total_q; k += threads)"
+        "for (int64_t k = thread; k < sequences.total_q; k += threads)"
         " copies.out_input_ids[k] = copies.tokens.fresh_input_ids[k < 512 ? k : k - 512];",
     ),
     Plant(
@@ -121,7 +125,7 @@ PLANTS = (
         "column-in-uint16",
         "F-BLOCKS:block_tables",
         "a column of a table kept in uint16: from column 65,536 on",
-        "zos_tables.h",
+        "zos_wide.h",
         UNITS,
         LATE_UNITS.format(65_536),
     ),
@@ -131,7 +135,7 @@ PLANTS = (
         "the length of a context kept in uint16: from 65,536 tokens on",
         "zos_metadata.h",
         ROW,
-        f"{ROW} args.outputs.put<Field::context_lens>(row, static_cast<uint16_t>(sequence.q_start + j + 1));",
+        f"{ROW} metadata.outputs.put<Field::context_lens>(row, static_cast<uint16_t>(sequence.q_start + j + 1));",
     ),
     Plant(
         "sequence-in-uint8",
@@ -140,7 +144,7 @@ PLANTS = (
         "zos_metadata.h",
         ROW,
         f"{ROW} if (!sequence.is_placeholder)"
-        " args.outputs.put<Field::query_indices>(row, static_cast<uint8_t>(index));",
+        " metadata.outputs.put<Field::query_indices>(row, static_cast<uint8_t>(index));",
     ),
     Plant(
         "sequence-in-10-bits",
@@ -148,7 +152,7 @@ PLANTS = (
         "ten bits for the sequence of a row: from sequence 1,024 on",
         "zos_metadata.h",
         ROW,
-        f"{ROW} args.outputs.put<Field::state_block_idx>(row, args.inputs.state_ids[index & 1023]);",
+        f"{ROW} metadata.outputs.put<Field::state_block_idx>(row, sequences.inputs.state_ids[index & 1023]);",
     ),
 )
 """The six kinds, two of each."""

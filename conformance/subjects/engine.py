@@ -131,13 +131,13 @@ class EngineSubject:
     def decode_zos(
         self, request: Request, sequences: list[engine.SequenceMetadata], config: engine.MetadataConfig, out: Buffers
     ) -> engine.InputMetadataV4:
-        """A ZOS decode step; F-GATHER inputs have its tokens gathered, those of F-VARLEN make it shorter."""
+        """A ZOS decode step with its expansions; tokens gathered (F-GATHER), rows fewer (F-VARLEN) as asked."""
         inputs = engine.prepare_decode_zos_inputs(sequences, config)
         if out is not None or request.gather is not None:
             inputs = inputs.to(self.device)  # else the next call sends the step over
         if request.gather is not None:
             inputs = self.following(inputs, request.gather)
-        return engine.prepare_decode_v4_zos(inputs, config, out=out, device=self.device)
+        return engine.prepare_decode_v4_zos(inputs, config, out=out, device=self.device, expansions=request.expand)
 
     def following(self, inputs: engine.MetadataZOS, gather: Gather) -> engine.MetadataZOS:
         """The step as one that follows another, its rows those that the last step's sampler left it."""

@@ -8,8 +8,9 @@ from typing import NoReturn, Protocol
 
 import pytest
 
-from inputmeta.conformance.campaign.judging import Known, Report, Run
+from inputmeta.conformance.campaign.judging import Run
 from inputmeta.conformance.campaign.known import KnownFailure
+from inputmeta.conformance.campaign.summary import Known, Report
 from inputmeta.conformance.console import readable
 
 

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 FLOORS = (
     ("commands", "suite", "gpu", "benchmarks", "mutants", "examples", "strikes"),
-    ("engines",),
+    ("engines", "report"),
     ("campaign",),
     ("wide",),
     ("workers",),
@@ -26,8 +26,9 @@ FLOORS = (
     ("check",),
     ("subjects", "generate"),
     ("reference", "dialects"),
+    ("capture",),
     ("cases",),
-    ("console", "exits", "interrupts", "version"),
+    ("console", "exits", "interrupts", "settings", "version"),
 )
 """Folders of ``conformance/`` by floor, the highest first; the last one is modules at the root."""
 BESIDE = {

@@ -1,12 +1,13 @@
 #include "bindings/cuda_zos.h"
 
 #include <algorithm>
-#include <span>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "bindings/metadata.h"
 #include "bindings/tensor_view.h"
+#include "core/expand.h"
 #include "core/ratios.h"
 #include "core/zos_decode.h"
 #include "cuda/launch.h"
@@ -17,8 +18,9 @@ namespace inputmeta::bindings {
 namespace {
 
 using cuda::Queue;
-using cuda::ZosMetadataArgs;
-using cuda::ZosTablesArgs;
+using cuda::ZosMetadata;
+using cuda::ZosStepArgs;
+using cuda::ZosWide;
 
 template <class Cell>
 Cell* address_from(py::handle number) {
@@ -45,96 +47,118 @@ ZosTokenSources token_sources(const int32_t* fresh_input_ids, int64_t fresh_rows
 /// Buffers of ZOS decode on a device, with all that a launch needs and no step changes.
 class ZosTarget {
  public:
-  /// `fields`: address and cells from one bucket to the next (0 without buckets) by name, checked by Python.
-  ZosTarget(const BoundConfig& config, int device, int64_t columns, const py::dict& fields) : device_(device) {
-    const ZosConstants constants(config.config, Ratios(config.config), columns);
-    metadata_.push_back(rows_launch(config.config, constants.params, fields));
-    for (const ZosBucket& bucket : constants.buckets) {
-      if (metadata_.back().buckets_count == cuda::kRatiosAtOnce) {
-        metadata_.push_back(metadata_.front());
-        metadata_.back().has_rows_item = false;
-        metadata_.back().buckets_count = 0;
-      }
-      ZosMetadataArgs& last = metadata_.back();
-      last.buckets[last.buckets_count++] = bucket;
-    }
-    tables_.out = address_from<int32_t>(item(fields, "block_tables")[0]);
-    tables_.columns = columns;
+  /// `fields`: address and cells from one bucket to the next (0 without buckets) by name; `expansions`: addresses of
+  /// kv_swa_index and of kv_ca_index.n and kv_ca_index_len.n by key, where there are buffers for them. All checked by
+  /// Python.
+  ZosTarget(const BoundConfig& config, int device, int64_t columns, const py::dict& fields, const py::dict& expansions)
+      : device_(device) {
+    const Config& view = config.config;
+    const ZosConstants constants(view, Ratios(view), columns);
+    first_.metadata = metadata_of(view, constants.params, fields);
+    tables_ = {.columns = columns, .out = address_from<int32_t>(item(fields, "block_tables")[0])};
+    window_ = {.kind = cuda::WideField::window, .columns = view.window_size, .out = address_or_null(expansions, "kv_swa_index")};
+    for (const ZosBucket& bucket : constants.buckets) buckets_.push_back({bucket, dense_of(view, bucket, expansions)});
   }
 
   /// Writes a step. `inputs`: the addresses of the extracted arrays in the order of the dataclass, 0 for none; `sources`:
-  /// as token_sources takes them.
+  /// as token_sources takes them; `has_window`, `has_dense`: which expansions it has.
   void run(uintptr_t stream, const py::tuple& inputs, const py::tuple& sources, int64_t num_reqs, int64_t total_q,
-           int64_t longest, int64_t table_cells) const {
+           int64_t longest, int64_t table_cells, bool has_window, bool has_dense) const {
     if (inputs.size() != 9) throw py::value_error("nine arrays are needed");
     if (num_reqs < 0 || num_reqs > kInt32Max || total_q < 0 || total_q > kInt32Max || longest < 0 || table_cells < 0) {
       throw py::value_error("sizes of a step are not negative and fit in int32");
     }
-    const ZosInputs arrays = {.num_reqs = num_reqs,
-                              .seqlens_q = address_from<const int32_t>(inputs[0]),
-                              .seqlens_k = address_from<const int32_t>(inputs[1]),
-                              .cu_seqlens_q = address_from<const int32_t>(inputs[2]),
-                              .state_ids = address_from<const int32_t>(inputs[3]),
-                              .is_placeholder = address_from<const bool>(inputs[4]),
-                              .block_tables_offsets = address_from<const int64_t>(inputs[5]),
-                              .block_tables = address_from<const int32_t>(inputs[6])};
-    const ZosTokenSources tokens = token_sources(address_from<const int32_t>(inputs[7]), total_q, sources);
-    const auto* const ngrams = address_from<const int32_t>(inputs[8]);
+    ZosStepArgs args = first_;
+    args.sequences.inputs = {.num_reqs = num_reqs,
+                             .seqlens_q = address_from<const int32_t>(inputs[0]),
+                             .seqlens_k = address_from<const int32_t>(inputs[1]),
+                             .cu_seqlens_q = address_from<const int32_t>(inputs[2]),
+                             .state_ids = address_from<const int32_t>(inputs[3]),
+                             .is_placeholder = address_from<const bool>(inputs[4]),
+                             .block_tables_offsets = address_from<const int64_t>(inputs[5]),
+                             .block_tables = address_from<const int32_t>(inputs[6])};
+    args.sequences.table_cells = table_cells;
+    args.sequences.total_q = static_cast<uint32_t>(total_q);
+    args.metadata.copies.tokens = token_sources(address_from<const int32_t>(inputs[7]), total_q, sources);
+    args.metadata.copies.ngram_token_ids = address_from<const int32_t>(inputs[8]);
+    if (total_q > 0) args.add(tables_);
+    if (has_window) args.add(present(window_));
     const py::gil_scoped_release release;
-    launch({device_, reinterpret_cast<void*>(stream)}, arrays, tokens, ngrams, total_q, longest, table_cells);
+    launch({device_, reinterpret_cast<void*>(stream)}, args, longest, has_dense);
   }
 
  private:
+  struct DenseBucket {
+    ZosBucket bucket;
+    ZosWide wide;
+  };
+
   static py::tuple item(const py::dict& fields, const char* name) {
     if (!fields.contains(name)) throw py::value_error(std::string(name) + " is missing");
     return fields[name].cast<py::tuple>();
   }
 
-  static ZosMetadataArgs rows_launch(const Config& config, const ZosParams& params, const py::dict& fields) {
-    ZosMetadataArgs args;
-    args.params = params;
+  static int32_t* address_or_null(const py::dict& expansions, const std::string& key) {
+    return expansions.contains(key.c_str()) ? address_from<int32_t>(expansions[key.c_str()]) : nullptr;
+  }
+
+  static const ZosWide& present(const ZosWide& wide) {
+    if (wide.out == nullptr) throw std::invalid_argument("there is no buffer for an expansion");
+    return wide;
+  }
+
+  static ZosMetadata metadata_of(const Config& config, const ZosParams& params, const py::dict& fields) {
+    ZosMetadata metadata;
+    metadata.params = params;
     for (size_t k = 0; k < kZosFieldCount; ++k) {
       const FieldDeclaration& field = declaration_of(kZosFields.at[k]);
       if (field.bucket != Bucket::plain && !fields.contains(field.name)) continue;  // no ratio of it
       const py::tuple place = item(fields, field.name);
-      args.outputs.places[k] = {address_from<void>(place[0]), place[1].cast<int64_t>()};
+      metadata.outputs.places[k] = {address_from<void>(place[0]), place[1].cast<int64_t>()};
     }
-    args.copies.out_cu_seqlens_q = address_from<int32_t>(item(fields, "cu_seqlens_q")[0]);
-    args.copies.out_input_ids = address_from<int32_t>(item(fields, "input_ids")[0]);
-    args.copies.ngram_columns = std::max<int64_t>(0, config.max_ngram_size);
-    args.copies.pad_token = static_cast<int32_t>(config.pad_token);
-    if (args.copies.ngram_columns > 0) {
-      args.copies.out_ngram_token_ids = address_from<int32_t>(item(fields, "ngram_token_ids")[0]);
+    metadata.copies.out_cu_seqlens_q = address_from<int32_t>(item(fields, "cu_seqlens_q")[0]);
+    metadata.copies.out_input_ids = address_from<int32_t>(item(fields, "input_ids")[0]);
+    metadata.copies.ngram_columns = std::max<int64_t>(0, config.max_ngram_size);
+    metadata.copies.pad_token = static_cast<int32_t>(config.pad_token);
+    if (metadata.copies.ngram_columns > 0) {
+      metadata.copies.out_ngram_token_ids = address_from<int32_t>(item(fields, "ngram_token_ids")[0]);
     }
-    return args;
+    return metadata;
   }
 
-  void launch(const Queue& queue, const ZosInputs& arrays, const ZosTokenSources& tokens, const int32_t* ngrams,
-              int64_t total_q, int64_t longest, int64_t table_cells) const {
-    const cuda::SequenceTiles tiles = cuda::plan_sequence_tiles(arrays.num_reqs, total_q, longest);
-    ZosTablesArgs tables = tables_;
-    tables.inputs = arrays;
-    tables.table_cells = table_cells;
-    tables.total_q = static_cast<uint32_t>(total_q);
-    if (total_q > 0) cuda::plan_zos_tables(tables, longest);
-#if INPUTMETA_PLANTED(launch_race)
-    tables.inputs.cu_seqlens_q = metadata_.front().copies.out_cu_seqlens_q;
-#endif
-    std::vector<ZosMetadataArgs> metadata = metadata_;
-    for (ZosMetadataArgs& args : metadata) {
-      args.inputs = arrays;
-      args.table_cells = table_cells;
-      args.copies.tokens = tokens;
-      args.copies.ngram_token_ids = ngrams;
-      args.total_q = static_cast<uint32_t>(total_q);
-      args.tiles = tiles;
-    }
-    cuda::launch_zos_step(queue, metadata, tables);
+  /// The expansion of a ratio; without `out` where it is not dense or has no buffer.
+  static ZosWide dense_of(const Config& config, const ZosBucket& bucket, const py::dict& expansions) {
+    if (bucket.dense < 0) return {};
+    const int64_t ratio = Ratios(config).dense[static_cast<size_t>(bucket.dense)].value();
+    const std::string name = std::to_string(ratio);
+    return {.kind = cuda::WideField::dense,
+            .columns = dense_index_width(config.max_model_len, ratio),
+            .out = address_or_null(expansions, "kv_ca_index." + name),
+            .lens = address_or_null(expansions, "kv_ca_index_len." + name),
+            .ratio = bucket.ratio};
+  }
+
+  /// As many launches as the ratios take; `args` is the first of them but for its ratios.
+  void launch(const Queue& queue, ZosStepArgs args, int64_t longest, bool has_dense) const {
+    size_t next = 0;
+    do {
+      for (; next < buckets_.size() && args.metadata.buckets_count < cuda::kRatiosAtOnce; ++next) {
+        const DenseBucket& one = buckets_[next];
+        args.metadata.buckets[args.metadata.buckets_count++] = one.bucket;
+        if (has_dense && one.bucket.dense >= 0) args.add(present(one.wide));
+      }
+      args.plan(longest);
+      cuda::launch_zos_step(queue, args);
+      args.metadata.has_rows_item = false;
+      args.metadata.buckets_count = args.wides_count = 0;
+    } while (next < buckets_.size());
   }
 
   int device_;
-  std::vector<ZosMetadataArgs> metadata_;
-  ZosTablesArgs tables_;
+  ZosStepArgs first_;
+  ZosWide tables_;
+  ZosWide window_;
+  std::vector<DenseBucket> buckets_;
 };
 
 /// F-GATHER of the rows of `fresh` into `out`; `lengths`: addresses of seqlens_q and cu_seqlens_q, [num_reqs].
@@ -187,10 +211,10 @@ void varlen(int device, uintptr_t stream, const py::tuple& arrays, int64_t num_r
 
 void bind_cuda_zos(py::module_& module) {
   py::class_<ZosTarget>(module, "ZosTarget", "Buffers of ZOS decode on a device, ready for launches.")
-      .def(py::init<const BoundConfig&, int, int64_t, const py::dict&>(), py::arg("config"), py::arg("device"),
-           py::arg("columns"), py::arg("fields"))
+      .def(py::init<const BoundConfig&, int, int64_t, const py::dict&, const py::dict&>(), py::arg("config"),
+           py::arg("device"), py::arg("columns"), py::arg("fields"), py::arg("expansions"))
       .def("run", &ZosTarget::run, py::arg("stream"), py::arg("inputs"), py::arg("sources"), py::arg("num_reqs"),
-           py::arg("total_q"), py::arg("longest"), py::arg("table_cells"));
+           py::arg("total_q"), py::arg("longest"), py::arg("table_cells"), py::arg("has_window"), py::arg("has_dense"));
   module.def("zos_gather", &gather, py::arg("device"), py::arg("stream"), py::arg("fresh"), py::arg("sources"),
              py::arg("lengths"), py::arg("num_reqs"), py::arg("max_seqlen_q"), py::arg("out"), py::arg("has_tail"));
   module.def("zos_varlen", &varlen, py::arg("device"), py::arg("stream"), py::arg("arrays"), py::arg("num_reqs"),

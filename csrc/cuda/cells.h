@@ -6,10 +6,13 @@
 #include "core/exact_divisor.h"
 #include "cuda/plant.h"
 
+// A loop that mostly turns once is left as it is: to unroll it, the compiler would divide for the number of its turns.
 #if defined(__CUDA_ARCH__)
 #define INPUTMETA_UNROLL _Pragma("unroll")
+#define INPUTMETA_ROLLED _Pragma("unroll 1")
 #else
 #define INPUTMETA_UNROLL
+#define INPUTMETA_ROLLED
 #endif
 
 namespace inputmeta::cuda {
@@ -69,8 +72,10 @@ INPUTMETA_ANYWHERE inline void copy_cells(const int32_t* source, int32_t* out, i
   int64_t in_fours = 0;
   if (is_aligned(source) && is_aligned(out)) {
     in_fours = count / 4 * 4;
+INPUTMETA_ROLLED
     for (int64_t k = 4 * thread; k < in_fours; k += 4 * threads) store4(out + k, load4(source + k));
   }
+INPUTMETA_ROLLED
   for (int64_t k = in_fours + thread; k < count; k += threads) out[k] = source[k];
 }
 

@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(kScanThreads) cumsum(const __grid_constant__ C
 
 void launch_cumsum(const Queue& queue, const int32_t* cells, int64_t count, int32_t* out) {
   const CumsumArgs args = {cells, count, out, is_aligned(cells) && is_aligned(out)};
-  launch("cumsum", &cumsum, count > 0 ? 1 : 0, kScanThreads, queue, args, /*follows=*/true);
+  launch("cumsum", &cumsum, count > 0 ? 1 : 0, kScanThreads, queue, args);
 }
 
 }  // namespace inputmeta::cuda

@@ -11,8 +11,7 @@ __global__ void __launch_bounds__(kGatherWarps* kWarp) gather_ids(const __grid_c
 }  // namespace
 
 void launch_gather_ids(const Queue& queue, const GatherIdsArgs& args) {
-  launch("gather_ids", &gather_ids, gather_ids_blocks(args), kGatherWarps * kWarp, queue, args,
-         /*follows=*/true);
+  launch("gather_ids", &gather_ids, gather_ids_blocks(args), kGatherWarps * kWarp, queue, args);
 }
 
 }  // namespace inputmeta::cuda

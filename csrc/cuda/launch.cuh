@@ -43,11 +43,11 @@ inline bool can_overlap(int device) {
   return major >= 9;
 }
 
-/// Launches kernel(args) unless the grid is empty. `follows`: it may begin once all blocks of the launch before it have
-/// let it. The kernels of a step do so, and wait for each other before they end; any other one waits at its begin.
+/// Launches kernel(args) unless the grid is empty. The kernel begins with begin_after_previous: it may be launched once
+/// all blocks of the launch before it have let it.
 template <class Args>
 void launch(const char* name, void (*kernel)(Args), uint32_t blocks, uint32_t threads, const Queue& queue,
-            const Args& args, bool follows) {
+            const Args& args) {
   if (blocks == 0) return;
   const DeviceGuard guard(queue.device);
   cudaLaunchAttribute overlap = {};
@@ -58,31 +58,20 @@ void launch(const char* name, void (*kernel)(Args), uint32_t blocks, uint32_t th
   config.blockDim = dim3(threads);
   config.stream = static_cast<cudaStream_t>(queue.stream);
   config.attrs = &overlap;
-  config.numAttrs = follows && can_overlap(queue.device) ? 1 : 0;
+  config.numAttrs = can_overlap(queue.device) ? 1 : 0;
   const cudaError_t error = cudaLaunchKernelEx(&config, kernel, args);
   const cudaError_t last = cudaGetLastError();
   require_success(error != cudaSuccess ? error : last, name);
 }
 
-/// At the begin of a step's kernel: the next one may begin.
-__device__ inline void let_next_begin() {
+/// At the begin of every kernel: the next one may be launched, and what was in front of this one has been written. Of the
+/// time that a launch takes only the launch itself is saved.
+__device__ inline void begin_after_previous() {
 #if __CUDA_ARCH__ >= 900
   cudaTriggerProgrammaticLaunchCompletion();
-#endif
-}
-
-/// At its end: whoever waits for this kernel waits for those in front of it too.
-__device__ inline void wait_for_previous() {
-#if __CUDA_ARCH__ >= 900
+#if !INPUTMETA_PLANTED(early_begin)
   cudaGridDependencySynchronize();
 #endif
-}
-
-/// At the begin of a kernel that reads what was written in front of it: of that time only the launch itself is saved.
-__device__ inline void begin_after_previous() {
-  let_next_begin();
-#if !INPUTMETA_PLANTED(early_begin)
-  wait_for_previous();
 #endif
 }
 

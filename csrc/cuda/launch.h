@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <stdexcept>
 
 #include "cuda/cumsum.h"
@@ -12,8 +11,7 @@
 #include "cuda/gather_rows.h"
 #include "cuda/row_tiles.h"
 #include "cuda/shorten.h"
-#include "cuda/zos_metadata.h"
-#include "cuda/zos_tables.h"
+#include "cuda/zos_step.h"
 
 namespace inputmeta::cuda {
 
@@ -29,14 +27,8 @@ class LaunchError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// One launch of a step's metadata. `follows`: it may run beside the launch before it on the stream, which is one of the
-/// same step; what comes after it on the stream still waits for both.
-void launch_zos_metadata(const Queue& queue, const ZosMetadataArgs& args, bool follows);
-/// The step's block tables; `follows` as above.
-void launch_zos_tables(const Queue& queue, const ZosTablesArgs& args, bool follows);
-/// All launches of a step, which do not depend on each other. On a stream they overlap where the device can (compute
-/// capability 9.0); a graph that captures the stream has them side by side.
-void launch_zos_step(const Queue& queue, std::span<const ZosMetadataArgs> metadata, const ZosTablesArgs& tables);
+/// A ZOS decode step, or the part of it that one launch takes.
+void launch_zos_step(const Queue& queue, const ZosStepArgs& args);
 
 /// Expansions [rows, width]; `out` decides whether units are of four cells.
 void launch_expand_pivots(const Queue& queue, const int32_t* pivots, int64_t rows, int64_t width, int32_t* out);

@@ -2,7 +2,7 @@
 // engine is compiled (CMake: -DINPUTMETA_PLANT=missing_bound); without a choice no line of them is in the build.
 //
 //   missing_bound  block tables: the columns of a table are not bounded, so that cells behind it are read and written
-//   launch_race    block tables: read the row bounds that the metadata kernel writes, while it does
+//   launch_race    wide fields: read the row bounds that other blocks of the same launch write, while they do
 //   stale_tail     expansions: cells right of a row's length keep what the last step left there
 //   stack_stride   metadata: the buckets of a stack lie total_q rows apart, not as far as in the captured buffer
 //   int_product    flat cell of a row: row * columns as an int, which wraps in buffers past 2^31 cells

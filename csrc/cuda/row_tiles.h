@@ -70,6 +70,7 @@ INPUTMETA_ANYWHERE void write_long_tile(const Source& source, const RowTiles& ti
                                         uint32_t thread) {
   const TilePart part = tile_part(tiles, block);
   const int64_t first = part.unit_tile * kLongRow + thread;
+INPUTMETA_ROLLED
   for (int64_t row = part.begin; row < part.end; ++row) {
     const auto state = source.row(row);
     decltype(source.fetch(state, first)) fetched[kUnitsAtOnce];
@@ -98,6 +99,7 @@ INPUTMETA_ANYWHERE void write_short_tile(const Source& source, const RowTiles& t
   if (unit >= tiles.units) return;
   const int64_t end = part.end;
   const int64_t step = kTileThreads >> tiles.lanes_log2;
+INPUTMETA_ROLLED
   for (int64_t row = part.begin + (thread >> tiles.lanes_log2); row < end; row += kRowsAtOnce * step) {
     decltype(source.row(row)) states[kRowsAtOnce];
     decltype(source.fetch(states[0], unit)) fetched[kRowsAtOnce];

@@ -11,7 +11,7 @@ __global__ void __launch_bounds__(kShortenThreads) shorten(const __grid_constant
 }  // namespace
 
 void launch_shorten(const Queue& queue, const ShortenArgs& args) {
-  launch("shorten", &shorten, shorten_blocks(args), kShortenThreads, queue, args, /*follows=*/true);
+  launch("shorten", &shorten, shorten_blocks(args), kShortenThreads, queue, args);
 }
 
 }  // namespace inputmeta::cuda

@@ -31,7 +31,7 @@ void launch_tiles(const char* name, const Queue& queue, const Source& source, in
   constexpr auto kCells = static_cast<int64_t>(sizeof(Unit) / sizeof(Cell));
   const TileArgs<Unit, Source> args = {source, plan_row_tiles(rows, cells / kCells), reinterpret_cast<Unit*>(out)};
   const auto kernel = args.tiles.is_long ? &write_tiles<true, Unit, Source> : &write_tiles<false, Unit, Source>;
-  launch(name, kernel, args.tiles.blocks, kTileThreads, queue, args, /*follows=*/true);
+  launch(name, kernel, args.tiles.blocks, kTileThreads, queue, args);
 }
 
 }  // namespace inputmeta::cuda

@@ -11,8 +11,17 @@ _TensorView = tuple[int, tuple[int, ...], str]
 class ZosTarget:
     """Buffers of ZOS decode on a GPU, ready for launches."""
 
-    def __init__(self, config: MetadataConfig, device: int, columns: int, fields: dict[str, tuple[int, int]]) -> None:
-        """`fields`: address, and cells from one bucket to the next (0 without buckets), by name."""
+    def __init__(
+        self,
+        config: MetadataConfig,
+        device: int,
+        columns: int,
+        fields: dict[str, tuple[int, int]],
+        expansions: dict[str, int],
+    ) -> None:
+        """`fields`: address, and cells from one bucket to the next (0 without buckets), by name. `expansions`: address
+        by flat key, of those that a step may have.
+        """
     def run(
         self,
         stream: int,
@@ -22,11 +31,16 @@ class ZosTarget:
         total_q: int,
         longest: int,
         table_cells: int,
+        has_window: bool,
+        has_dense: bool,
     ) -> None:
-        """All kernels. `inputs`: addresses of the arrays of MetadataZOS in their order, 0 for none; `longest`: rows of
-        the longest sequence, for speed only. `sources`: addresses of fresh_cu_seqlens_q, remap, prev_sampled_token_ids
-        and prev_predict_token_ids, 0 for none, then m and the drafts a sequence; empty where the step has its extracted
-        layout and all its tokens.
+        """The whole step, in one launch unless it has more ratios than that takes.
+
+        `inputs`: addresses of the arrays of MetadataZOS in their order, 0 for none; `longest`: rows of the longest
+        sequence, for speed only. `sources`: addresses of fresh_cu_seqlens_q, remap, prev_sampled_token_ids and
+        prev_predict_token_ids, 0 for none, then m and the drafts a sequence; empty where the step has its extracted
+        layout and all its tokens. `has_window`, `has_dense`: whether kv_swa_index, and kv_ca_index with its lengths,
+        are written too.
         """
 
 def zos_gather(

@@ -27,7 +27,7 @@ _NO_MATTER = 2**22
 
 
 @dataclass(frozen=True)
-class _Target:
+class Target:
     """One tensor to make: its attribute, its bucket (None: a plain field) and its shape."""
 
     name: str
@@ -49,7 +49,7 @@ class _Target:
 class _Job:
     """Tensors that are made together, and what fills them."""
 
-    targets: tuple[_Target, ...]
+    targets: tuple[Target, ...]
     write: Callable[..., object]
 
 
@@ -60,15 +60,13 @@ def expand(
     expansions: Collection[str],
 ) -> dict[str, Any]:
     """The attributes that `metadata` lacks, filled. Raises before it writes; see `compute_attn_info`."""
-    unknown = set(expansions) - set(EXPANSIONS)
-    if unknown:
-        raise ValueError(f"not an expansion: {', '.join(sorted(unknown))}; there are {', '.join(EXPANSIONS)}")
+    require_known(expansions)
     made: dict[str, Any] = {name: {} for name in _missing_buckets(metadata, expansions)}
     jobs = [*_window_jobs(metadata, config, expansions), *_bucket_jobs(metadata, config, set(made))]
     targets = [target for job in jobs for target in job.targets]
     where = device_of(metadata.positions)
     if out is None:
-        tensors = _host_tensors(targets) if where == HOST else _device_tensors(targets, where)
+        tensors = _host_tensors(targets) if where == HOST else device_tensors(targets, where)
     else:
         # A decode step's buffers are captured for the largest step.
         find = tensor_for if metadata.is_prompt else prefix_for
@@ -84,7 +82,31 @@ def expand(
     return made
 
 
-def _host_tensors(targets: Sequence[_Target]) -> list[torch.Tensor]:
+def require_known(expansions: Collection[str]) -> None:
+    """ValueError unless all are names of expansions."""
+    unknown = set(expansions) - set(EXPANSIONS)
+    if unknown:
+        raise ValueError(f"not an expansion: {', '.join(sorted(unknown))}; there are {', '.join(EXPANSIONS)}")
+
+
+def decode_targets(
+    config: _core.MetadataConfig, buckets: Sequence[str], rows: int, expansions: Collection[str]
+) -> list[Target]:
+    """What `expansions` of a decode step of `rows` rows are written to; `buckets`: the dense ratios."""
+    require_known(expansions)
+    targets = []
+    if "kv_swa_index" in expansions:
+        targets.append(Target("kv_swa_index", None, (rows, config.window_size)))
+    for bucket in buckets if "kv_ca_index" in expansions else ():
+        targets += [_dense_target(config, bucket, rows), Target("kv_ca_index_len", bucket, (rows,))]
+    return targets
+
+
+def _dense_target(config: _core.MetadataConfig, bucket: str, rows: int) -> Target:
+    return Target("kv_ca_index", bucket, (rows, _core.dense_index_width(config.max_model_len, int(bucket))))
+
+
+def _host_tensors(targets: Sequence[Target]) -> list[torch.Tensor]:
     if sum(target.size for target in targets) <= _NO_MATTER:
         return [allocate("int32", target.shape) for target in targets]
     available = available_bytes()
@@ -95,8 +117,11 @@ def _host_tensors(targets: Sequence[_Target]) -> list[torch.Tensor]:
     return [allocate("int32", target.shape) for target in targets]
 
 
-def _device_tensors(targets: Sequence[_Target], where: torch.device) -> list[torch.Tensor]:
-    """The allocator knows what is free: to ask the GPU first would take longer than the launches."""
+def device_tensors(targets: Sequence[Target], where: torch.device) -> list[torch.Tensor]:
+    """New tensors on a GPU; ExpansionTooLargeError for one that it cannot hold.
+
+    The allocator knows what is free: to ask the GPU first would take longer than the launches.
+    """
     tensors: list[torch.Tensor] = []
     for target in targets:
         try:
@@ -123,10 +148,10 @@ def _window_jobs(metadata: StepFields, config: _core.MetadataConfig, expansions:
     pivots, windows = metadata.kv_swa_full_index_pivots, metadata.kv_swa_index_offset_len
     if pivots is not None and metadata.kv_swa_full_index is None and "kv_swa_full_index" in expansions:
         pivots = _in_layout(metadata, pivots)
-        index = _Target("kv_swa_full_index", None, (pivots.shape[0], config.window_size))
+        index = Target("kv_swa_full_index", None, (pivots.shape[0], config.window_size))
         yield _Job((index,), partial(expand_pivots, pivots))
     if windows is not None and metadata.kv_swa_index is None and "kv_swa_index" in expansions:
-        index = _Target("kv_swa_index", None, (windows.shape[0], config.window_size))
+        index = Target("kv_swa_index", None, (windows.shape[0], config.window_size))
         yield _Job((index,), partial(expand_ring, windows, config.swa_block_size))
 
 
@@ -138,7 +163,7 @@ def _bucket_jobs(metadata: StepFields, config: _core.MetadataConfig, missing: se
         yield _dense_job(metadata, config, bucket, ranges, missing)
     if "klen" in missing:
         for bucket, ends in (metadata.ke or {}).items():
-            klen = _Target("klen", bucket, (ends.shape[0],))
+            klen = Target("klen", bucket, (ends.shape[0],))
             yield _Job((klen,), partial(_subtract, ends, (metadata.ks or {})[bucket]))
 
 
@@ -155,10 +180,10 @@ def _dense_job(
 ) -> _Job:
     """Index and lengths in one pass; either alone when the other is there."""
     rows = ranges.shape[0]
-    lens = _Target("kv_ca_index_len", bucket, (rows,))
+    lens = Target("kv_ca_index_len", bucket, (rows,))
     if "kv_ca_index" not in missing:
         return _Job((lens,), partial(_copy, ranges[:, 1]))
-    index = _Target("kv_ca_index", bucket, (rows, _core.dense_index_width(config.max_model_len, int(bucket))))
+    index = _dense_target(config, bucket, rows)
     tables, tokens_per_block = metadata.block_tables, config.block_size // int(bucket)
     write: Callable[..., None] = (
         partial(expand_offsets, ranges) if tables is None else partial(expand_blocks, ranges, tables, tokens_per_block)

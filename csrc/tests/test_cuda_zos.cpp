@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <array>
 
+#include "core/expand.h"
 #include "core/zos_decode.h"
 #include "core/zos_gather.h"
 #include "cuda/gather_ids.h"
 #include "cuda/shorten.h"
-#include "cuda/zos_metadata.h"
-#include "cuda/zos_tables.h"
+#include "cuda/zos_step.h"
 #include "emulate.h"
 #include "zos_step.h"
 
@@ -41,6 +41,15 @@ class Outputs {
     ngram_token_ids = add(rows_ * std::max<int64_t>(1, step.ngram_columns));
   }
 
+  /// Buffers for the expansions: the window, and index and lengths of each dense ratio.
+  void add_expansions(const Step& step) {
+    window = add(rows_ * step.config.window_size);
+    for (const Ratio& ratio : step.ratios.dense) {
+      dense.push_back({dense_index_width(step.config.max_model_len, ratio.value()), nullptr, add(rows_)});
+      dense.back().index = add(rows_ * dense.back().width);
+    }
+  }
+
   /// All cells, flags as 0 and 1.
   std::vector<Row> cells() const {
     std::vector<Row> all;
@@ -54,6 +63,13 @@ class Outputs {
   int32_t* cu_seqlens_q;
   int32_t* input_ids;
   int32_t* ngram_token_ids;
+  struct Dense {
+    int64_t width;
+    int32_t* index;
+    int32_t* lens;
+  };
+  int32_t* window = nullptr;  ///< null: without expansions
+  std::vector<Dense> dense;
 
  private:
   int32_t* add(int64_t cells) { return buffers_.emplace_back(std::make_unique<Buffer>(cells, shift_))->data(); }
@@ -85,50 +101,84 @@ void run_core(const Step& step, int64_t columns, Outputs& out) {
   zos_copies_kernel(step.inputs, step.total_q, copies_of(step, out));
 }
 
-/// All launches of the metadata, as ZosTarget cuts them.
-void emulate_metadata(const Step& step, int64_t columns, int64_t longest, Outputs& out) {
-  const ZosConstants constants(step.config, step.ratios, columns);
-  ZosMetadataArgs args;
-  args.inputs = step.inputs;
-  args.table_cells = static_cast<int64_t>(step.tables.size());
-  args.outputs = out.outputs;
-  args.copies = copies_of(step, out);
-  args.params = constants.params;
-  args.total_q = static_cast<uint32_t>(step.total_q);
-  args.tiles = plan_sequence_tiles(step.inputs.num_reqs, step.total_q, longest);
-  for (size_t first = 0; first < constants.buckets.size(); first += kRatiosAtOnce) {
-    args.has_rows_item = first == 0;
-    args.buckets_count = static_cast<uint32_t>(std::min<size_t>(kRatiosAtOnce, constants.buckets.size() - first));
-    std::copy_n(constants.buckets.begin() + static_cast<ptrdiff_t>(first), args.buckets_count, args.buckets);
-    for_each_thread(args.blocks(), args.threads(), [&](uint32_t block, uint32_t thread) {
-      zos_metadata_thread(args, block, thread, args.blocks());
-    });
+/// The expansions of the core, of the fields that it has written.
+void expand_core(const Step& step, int64_t columns, Outputs& out) {
+  const int64_t rows = std::max<int64_t>(1, step.total_q);
+  const auto ranges = [&]<Field field>(ZosField<field>, int32_t bucket) {
+    const auto* const begin = out.outputs.cells<field>(bucket);
+    return std::span(begin, begin + 2 * rows);
+  };
+  const auto cells = [&](int32_t* begin, int64_t width) { return std::span(begin, begin + rows * width); };
+  const int64_t window = step.config.window_size;
+  expand_ring(ranges(ZosField<Field::kv_swa_index_offset_len>(), 0), step.config.swa_block_size, window,
+              cells(out.window, window));
+  for (size_t k = 0; k < out.dense.size(); ++k) {
+    const auto dense = ranges(ZosField<Field::kv_ca_index_offset_len>(), static_cast<int32_t>(k));
+    expand_blocks(dense, cells(out.tables, columns), step.ratios.dense[k].tokens_per_block(), out.dense[k].width,
+                  cells(out.dense[k].index, out.dense[k].width));
+    for (int64_t row = 0; row < rows; ++row) out.dense[k].lens[row] = dense[static_cast<size_t>(2 * row + 1)];
   }
 }
 
-void emulate_tables(const Step& step, int64_t columns, int64_t longest, int64_t limit, Outputs& out) {
-  if (step.total_q == 0) return;
-  ZosTablesArgs args;
-  args.inputs = step.inputs;
-  args.table_cells = static_cast<int64_t>(step.tables.size());
-  args.out = out.tables;
-  args.columns = columns;
-  args.total_q = static_cast<uint32_t>(step.total_q);
-  plan_zos_tables(args, longest, limit);
-  CHECK(args.blocks <= std::max<int64_t>(limit, args.row_tiles.value));
-  for_each_thread(args.blocks, kTablesThreads, [&](uint32_t block, uint32_t thread) {
-    args.is_vector ? zos_tables_thread<Cells4>(args, block, thread) : zos_tables_thread<int32_t>(args, block, thread);
+/// A launch without its ratios and wide fields.
+ZosStepArgs step_args(const Step& step, const ZosConstants& constants, Outputs& out) {
+  ZosStepArgs args;
+  args.sequences = {step.inputs, static_cast<int64_t>(step.tables.size()), static_cast<uint32_t>(step.total_q)};
+  args.metadata.outputs = out.outputs;
+  args.metadata.copies = copies_of(step, out);
+  args.metadata.params = constants.params;
+  return args;
+}
+
+void emulate_launch(ZosStepArgs& args, int64_t longest, int64_t limit) {
+  args.plan(longest, limit);
+  const bool has_expansions = args.has_expansions();
+  for_each_thread(args.blocks(), kStepThreads, [&](uint32_t block, uint32_t thread) {
+    has_expansions ? zos_step_thread<true>(args, block, thread) : zos_step_thread<false>(args, block, thread);
   });
 }
 
+/// All launches of a step, as ZosTarget cuts them.
+void emulate_step(const Step& step, int64_t columns, int64_t longest, int64_t limit, Outputs& out) {
+  const ZosConstants constants(step.config, step.ratios, columns);
+  ZosStepArgs args = step_args(step, constants, out);
+  if (step.total_q > 0) args.add({.columns = columns, .out = out.tables});
+  if (out.window != nullptr) {
+    args.add({.kind = WideField::window, .columns = step.config.window_size, .out = out.window});
+  }
+  for (size_t first = 0; first < constants.buckets.size(); first += kRatiosAtOnce) {
+    for (size_t k = first; k < std::min(first + kRatiosAtOnce, constants.buckets.size()); ++k) {
+      const ZosBucket& bucket = constants.buckets[k];
+      args.metadata.buckets[args.metadata.buckets_count++] = bucket;
+      if (out.window == nullptr || bucket.dense < 0) continue;
+      const Outputs::Dense& dense = out.dense[static_cast<size_t>(bucket.dense)];
+      args.add({.kind = WideField::dense, .columns = dense.width, .out = dense.index, .lens = dense.lens, .ratio = bucket.ratio});
+    }
+    emulate_launch(args, longest, limit);
+    args.metadata.has_rows_item = false;
+    args.metadata.buckets_count = args.wides_count = 0;
+  }
+}
+
+struct Options {
+  int64_t more_columns = 0;
+  int64_t shift = 0;  ///< cells that buffers lie past an address that vectors may be stored to
+  int64_t limit = kGridLimit;
+  bool has_expansions = false;
+};
+
 /// Fails a check unless the kernels write what the core writes, and nothing else.
-void check_step(const Step& step, int64_t more_columns = 0, int64_t shift = 0, int64_t limit = kGridLimit) {
-  const int64_t columns = step.max_num_blocks + more_columns;
-  Outputs expected(step, columns, 3, shift);
+void check_step(const Step& step, const Options& options = {}) {
+  const int64_t columns = step.max_num_blocks + options.more_columns;
+  Outputs expected(step, columns, 3, options.shift);
+  Outputs actual(step, columns, 3, options.shift);
+  if (options.has_expansions) {
+    expected.add_expansions(step);
+    actual.add_expansions(step);
+  }
   run_core(step, columns, expected);
-  Outputs actual(step, columns, 3, shift);
-  emulate_metadata(step, columns, step.longest, actual);
-  emulate_tables(step, columns, step.longest, limit, actual);
+  if (options.has_expansions) expand_core(step, columns, expected);
+  emulate_step(step, columns, step.longest, options.limit, actual);
   const auto ours = actual.cells();
   const auto theirs = expected.cells();
   for (size_t k = 0; k < theirs.size(); ++k) check_same(ours[k], theirs[k], "output " + std::to_string(k));
@@ -142,7 +192,28 @@ TEST(random_steps) {
     const Config config = random_config(draw);
     const int64_t longest_context = draw(0, 1) == 1 ? 3000 : 20;
     const Step step(config, random_shapes(draw, draw(1, 40), draw(0, 3) == 0 ? 90 : 6, longest_context));
-    check_step(step, draw(0, 5), draw(0, 1));
+    check_step(step, {.more_columns = draw(0, 5), .shift = draw(0, 1)});
+  }
+}
+
+/// An engine whose windows and contexts have rows that memory holds.
+Config expanded_config(Draws& draw, int64_t longest_context) {
+  Config config = random_config(draw);
+  if (config.window_size > 1000) config.window_size = config.swa_block_size = 4 * draw(1, 60);
+  if (draw(0, 1) == 1) config.window_size = std::max<int64_t>(4, config.window_size / 4 * 4);
+  config.swa_block_size = std::max(config.swa_block_size, config.window_size);
+  config.max_model_len = longest_context + draw(0, 300);
+  return config;
+}
+
+TEST(random_steps_with_expansions) {
+  Draws draw(11);
+  for (int batch = 0; batch < 200; ++batch) {
+    const int64_t longest_context = draw(0, 1) == 1 ? 3000 : 20;
+    const int64_t longest = draw(0, 3) == 0 ? 50 : 6;
+    const Config config = expanded_config(draw, longest_context + longest);
+    const Step step(config, random_shapes(draw, draw(1, 30), longest, longest_context));
+    check_step(step, {.more_columns = draw(0, 5), .shift = draw(0, 1), .has_expansions = true});
   }
 }
 
@@ -159,7 +230,7 @@ TEST(many_sequences) {
   check_step(Step(simple_config(), std::vector<Shape>(65536, {.seqlen_q = 1, .seqlen_k = 9})));
   std::vector<Shape> shapes(3000, {.seqlen_q = 2, .seqlen_k = 5});
   shapes[7] = {.seqlen_q = 900, .seqlen_k = 901, .is_placeholder = true};
-  check_step(Step(simple_config(), shapes), 1);
+  check_step(Step(simple_config(), shapes), {.more_columns = 1});
 }
 
 TEST(a_table_of_one_column_and_one_of_thousands) {
@@ -169,15 +240,18 @@ TEST(a_table_of_one_column_and_one_of_thousands) {
   check_step(Step(config, std::vector<Shape>(77, {.seqlen_q = 3, .seqlen_k = 100})));
   config.block_size = 4;
   check_step(Step(config, std::vector<Shape>(5, {.seqlen_q = 2, .seqlen_k = 10001})));
-  check_step(Step(config, std::vector<Shape>(5, {.seqlen_q = 2, .seqlen_k = 10001})), 3);
+  check_step(Step(config, std::vector<Shape>(5, {.seqlen_q = 2, .seqlen_k = 10001})), {.more_columns = 3});
 }
 
 TEST(a_step_without_rows_has_its_neutral_row) {
   Config config = simple_config();
   config.pad_token = 11;
   config.max_ngram_size = 2;
+  config.max_model_len = 100;
   check_step(Step(config, std::vector<Shape>(3, {.seqlen_q = 0, .seqlen_k = 5})));
   check_step(Step(config, {}));
+  check_step(Step(config, std::vector<Shape>(3, {.seqlen_q = 0, .seqlen_k = 5})), {.has_expansions = true});
+  check_step(Step(config, {}), {.has_expansions = true});
 }
 
 TEST(more_ratios_than_one_launch_takes) {
@@ -188,20 +262,23 @@ TEST(more_ratios_than_one_launch_takes) {
   for (const int64_t ratio : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 15, 16, 18, 20, 21, 24, 28, 30}) {
     (ratio % 3 == 0 ? config.dense_ratios : config.sparse_ratios).push_back(ratio);
   }
-  check_step(Step(config, std::vector<Shape>(40, {.seqlen_q = 9, .seqlen_k = 5041})));
+  const Step step(config, std::vector<Shape>(40, {.seqlen_q = 9, .seqlen_k = 5041}));
+  check_step(step);
+  config.max_model_len = 5100;
+  check_step(Step(config, std::vector<Shape>(4, {.seqlen_q = 3, .seqlen_k = 5041})), {.has_expansions = true});
 }
 
 TEST(a_grid_that_is_too_small_grows_the_tiles) {
   Config config = simple_config();
   config.block_size = 4;
+  config.max_model_len = 9001;
   const Step step(config, std::vector<Shape>(5, {.seqlen_q = 2, .seqlen_k = 9001}));
-  check_step(step, 0, 0, 5);
-  check_step(step, 1, 0, 7);
-  ZosTablesArgs args;
-  args.inputs.num_reqs = kGridLimit;
-  args.columns = int64_t{1} << 30;
-  plan_zos_tables(args, 1);
-  CHECK(args.blocks <= kGridLimit);
+  check_step(step, {.limit = 12});
+  check_step(step, {.more_columns = 1, .limit = 14});
+  check_step(step, {.limit = 40, .has_expansions = true});
+  ZosWide wide = {.columns = int64_t{1} << 30};
+  wide.plan(kGridLimit, 1, kGridLimit);
+  CHECK(wide.blocks <= kGridLimit);
   CHECK_EQ(Wide(plan_sequence_tiles(kGridLimit, kGridLimit, 1).groups), Wide((kGridLimit + 31) / 32));
 }
 
@@ -211,12 +288,12 @@ TEST(a_grid_that_is_too_small_grows_the_tiles) {
 TEST(arrays_of_any_values_stay_inside) {
   Draws draw(9);
   for (int batch = 0; batch < 400; ++batch) {
-    Step step(random_config(draw), random_shapes(draw, draw(1, 9), 6, 300));
+    Step step(expanded_config(draw, 306), random_shapes(draw, draw(1, 9), 6, 300));
     for (int changes = 0; changes < 4; ++changes) step.spoil(draw);
     const int64_t columns = step.max_num_blocks + draw(0, 4);
     Outputs out(step, columns, 3, draw(0, 1));
-    emulate_metadata(step, columns, step.longest, out);
-    emulate_tables(step, columns, step.longest, kGridLimit, out);
+    if (draw(0, 1) == 1) out.add_expansions(step);
+    emulate_step(step, columns, step.longest, kGridLimit, out);
   }
 }
 
@@ -286,7 +363,9 @@ struct Shorter {
 TEST(a_shorter_step_is_that_of_the_host) {
   Draws draw(21);
   for (int batch = 0; batch < 300; ++batch) {
-    Shorter shorter(draw, random_config(draw), batch == 0 ? 700 : draw(1, 40));
+    const bool has_expansions = batch % 3 == 1;
+    const Config config = has_expansions ? expanded_config(draw, 400) : random_config(draw);
+    Shorter shorter(draw, config, batch == 0 ? 700 : draw(1, 40));
     Step& step = shorter.step;
     check_varlen(shorter.varlen(), shorter.bounds());
     Row expected(step.seqlens_k.size());
@@ -295,13 +374,14 @@ TEST(a_shorter_step_is_that_of_the_host) {
     check_same(step.seqlens_k, expected, "seqlens_k");
     check_zos_arrays(step.inputs, step.ratios, step.total_q, step.max_num_blocks,
                      static_cast<int64_t>(step.tables.size()), true);
-    check_step(step, draw(0, 4), draw(0, 1));
+    check_step(step, {.more_columns = draw(0, 4), .shift = draw(0, 1), .has_expansions = has_expansions});
   }
 }
 
 TEST(rows_past_the_shorter_sum_are_neutral) {
   Config config = simple_config();
   config.max_ngram_size = 2;
+  config.max_model_len = 100;
   config.pad_token = 11;
   config.force_load_balance = true;
   Step step(config, std::vector<Shape>(3, {.seqlen_q = 3, .seqlen_k = 9, .state_id = 4}));
@@ -312,8 +392,8 @@ TEST(rows_past_the_shorter_sum_are_neutral) {
   step.sources.fresh_cu_seqlens_q = extracted.data();
   const int64_t columns = step.max_num_blocks;
   Outputs out(step, columns, 0, 0);
-  emulate_metadata(step, columns, 3, out);
-  emulate_tables(step, columns, 3, kGridLimit, out);
+  out.add_expansions(step);
+  emulate_step(step, columns, 3, kGridLimit, out);
   const auto cells = [&]<Field field>(ZosField<field>) {
     const auto* const begin = out.outputs.cells<field>();
     return Row(begin, begin + 9 * ZosField<field>::kColumns);
@@ -334,13 +414,18 @@ TEST(rows_past_the_shorter_sum_are_neutral) {
   CHECK_EQ(Row(out.ngram_token_ids, out.ngram_token_ids + 18),
            Row{900, 901, 902, 903, 906, 907, 912, 913, 11, 11, 11, 11, 11, 11, 11, 11, 11, 11});
   for (int64_t row = 4; row < 9; ++row) CHECK_EQ(out.tables[row * columns], kPoison);
+  const Outputs::Dense& index = out.dense.front();
+  CHECK_EQ(Row(index.lens, index.lens + 9), Row{7, 8, 7, 7, 0, 0, 0, 0, 0});
+  CHECK(index.index[3 * index.width] >= 0);
+  CHECK_EQ(Row(index.index + 4 * index.width, index.index + 9 * index.width), Row(5 * index.width, -1));
+  CHECK_EQ(Row(out.window + 4 * config.window_size, out.window + 9 * config.window_size), Row(5 * config.window_size, -1));
 }
 
 /// I-37: whatever the device brings, under the sanitizer.
 TEST(a_shorter_step_of_any_values_stays_inside) {
   Draws draw(22);
   for (int batch = 0; batch < 500; ++batch) {
-    Shorter shorter(draw, random_config(draw), draw(1, 9));
+    Shorter shorter(draw, expanded_config(draw, 360), draw(1, 9));
     Step& step = shorter.step;
     for (Row* array : {&shorter.remap, &shorter.prev_lengths, &shorter.prev_accepted, &step.seqlens_q,
                        &shorter.extracted_ends}) {
@@ -356,8 +441,8 @@ TEST(a_shorter_step_of_any_values_stays_inside) {
     if (draw(0, 2) == 0) step.spoil(draw);
     const int64_t columns = step.max_num_blocks + draw(0, 4);
     Outputs out(step, columns, 3, draw(0, 1));
-    emulate_metadata(step, columns, step.longest, out);
-    emulate_tables(step, columns, step.longest, kGridLimit, out);
+    if (draw(0, 1) == 1) out.add_expansions(step);
+    emulate_step(step, columns, step.longest, kGridLimit, out);
   }
 }
 

@@ -45,6 +45,40 @@ def assert_agrees(zos, sequences, config):
 # --- Agreement with eager decode -------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_expansions_with_the_step_are_those_made_afterwards(seed):
+    draw = random.Random(seed)
+    config, sequences = random_config(draw), batch(draw, draw.randint(1, 9))
+    step = engine.prepare_decode_zos_inputs(sequences, config)
+    later = engine.prepare_decode_v4_zos(step, config)
+    later.compute_attn_info(config)
+    out = {**cases.poisoned(later), **Captured(sequences, config).out}
+    ours = engine.prepare_decode_v4_zos(step, config, expansions=engine.EXPANSIONS)
+    captured = engine.prepare_decode_v4_zos(step, config, out, expansions=engine.EXPANSIONS)
+    for key, tensor in cases.tensors(later).items():
+        if key == "block_tables":
+            continue
+        assert torch.equal(cases.tensors(ours)[key], tensor), key
+        assert torch.equal(out[key], tensor), key
+        assert cases.tensors(captured)[key].data_ptr() == out[key].data_ptr(), key
+    assert ours.to_flatten_dict().keys() == later.to_flatten_dict().keys()
+    assert engine.prepare_decode_v4_zos(step, config, expansions=("kv_swa_index",)).kv_ca_index is None
+
+
+def test_an_expansion_without_a_buffer_is_refused_before_anything_is_written():
+    config, sequences = cases.config(), [cases.decode_sequence()]
+    step = engine.prepare_decode_zos_inputs(sequences, config)
+    later = engine.prepare_decode_v4_zos(step, config)
+    later.compute_attn_info(config)
+    out = {**cases.poisoned(later), **Captured(sequences, config).out}
+    del out["kv_ca_index_len.1"]
+    with pytest.raises(engine.OutError, match=r"kv_ca_index_len\.1"):
+        engine.prepare_decode_v4_zos(step, config, out, expansions=engine.EXPANSIONS)
+    assert all(bool((tensor == cases.POISON).all()) for tensor in out.values() if tensor.dtype == torch.int32)
+    with pytest.raises(ValueError, match="not an expansion: kv_index"):
+        engine.prepare_decode_v4_zos(step, config, expansions=("kv_index",))
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_zos_is_eager_decode(seed):
     draw = random.Random(seed)

@@ -18,8 +18,9 @@ from inputmeta.conformance.campaign.failures import Failure
 from inputmeta.conformance.campaign.fuzz import fuzz
 from inputmeta.conformance.campaign.generated import profile_for
 from inputmeta.conformance.campaign.journal import Journal, recover
-from inputmeta.conformance.campaign.judging import Report, Run
+from inputmeta.conformance.campaign.judging import Run
 from inputmeta.conformance.campaign.session import Session
+from inputmeta.conformance.campaign.summary import Report
 from inputmeta.conformance.cases.files import load_case
 from inputmeta.conformance.check.runner import run_case
 from inputmeta.conformance.interrupts import Interrupted, at_once, held, look, noted, watched

@@ -1,0 +1,1 @@
+"""Pictures of cases and reports of runs: a model of shapes, drawn as HTML or in a terminal."""
