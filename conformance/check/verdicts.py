@@ -235,6 +235,16 @@ def declared(key: str) -> oracle.Field:
     return oracle.FIELDS[field_name(key)]
 
 
+def meaning_of(key: str) -> str:
+    """What the field or key set behind a flat key is, in words.
+
+    >>> meaning_of("visible_ca.4")
+    'compressed keys that a row sees, by ratio'
+    """
+    name = field_name(key)
+    return oracle.KEY_SETS[name].meaning if name in oracle.KEY_SETS else declared(key).meaning
+
+
 class NonConformanceError(AssertionError):
     """A subject differs from the oracle. Raised as the subclass of its signature: see :func:`exception_class`."""
 
