@@ -48,6 +48,7 @@ from .preconditions import violations
 from .shapes import field_shapes
 from .sheet import ExpectedField
 from .varlen import varlen_problems
+from .visibility import KEY_SETS, KeySet, VisibleKey, key_set_keys, visible_keys
 
 __all__ = [
     "ALLOCATION",
@@ -56,6 +57,7 @@ __all__ = [
     "EXPANSIONS",
     "FIELDS",
     "FORMULAS",
+    "KEY_SETS",
     "NO_REQUEST",
     "PATHS",
     "PRECONDITIONS",
@@ -69,6 +71,7 @@ __all__ = [
     "GatherInputs",
     "Grant",
     "Int32Error",
+    "KeySet",
     "Layout",
     "LengthError",
     "MetadataConfig",
@@ -83,14 +86,17 @@ __all__ = [
     "StateError",
     "TableError",
     "VarlenInputs",
+    "VisibleKey",
     "blocks_needed",
     "expected_fields",
     "field_shapes",
     "first_fit",
     "flat_key",
+    "key_set_keys",
     "keys_of",
     "most_needed",
     "plan_problems",
     "varlen_problems",
     "violations",
+    "visible_keys",
 ]

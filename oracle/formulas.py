@@ -66,6 +66,10 @@ FORMULAS: dict[str, str] = {
         "decode: (i_q * max_num_blocks * b_c, (pos + 1) // n),\n"
         "expanded x = offset + k: block_tables.flat[x // b_c] * b_c + x % b_c; -1 right of the length"
     ),
+    "F-VISIBLE": (
+        "window: positions [lo, pos] of the row's sequence, lo of F-PIVOT (rect_lo = 0; decode: swa_valid_start = 0)\n"
+        "ratio n: the positions c * n of its compressed tokens c < (pos + 1) // n"
+    ),
     "F-CTXLEN": "context_lens[i_q] = pos + 1",
     "F-ZIGZAG": (
         "b = cdiv(L, 2p); rank r owns blocks r and 2p - 1 - r, each b rows: the row, or -1 past the chunk's end\n"

@@ -20,6 +20,7 @@ from inputmeta.conformance.cases.request import Request, step_request
 from inputmeta.conformance.check.compare import Wanted, finding, form_problem
 from inputmeta.conformance.check.evidence import evidence_of
 from inputmeta.conformance.check.runner import build
+from inputmeta.conformance.check.tails import without_tails
 from inputmeta.conformance.check.verdicts import VALUE, Cell, Finding, Verdict, field_name
 from inputmeta.conformance.interrupts import look
 from inputmeta.conformance.subjects.base import Result, Subject, Unsupported
@@ -134,7 +135,11 @@ class Agreement:
         answers |= {label: answer_of(result, broken) for label, result in given.items()}
         groups = grouped({label: token for label, (token, _) in answers.items()})
         self._tally(ANSWER).add(groups, Example(case, step, ANSWER, tuple(answers[group[0]][1] for group in groups)))
-        built = {label: result for label, result in given.items() if isinstance(result, Mapping)}
+        built = {
+            label: without_tails(result, request, able[label].capabilities)
+            for label, result in given.items()
+            if isinstance(result, Mapping)
+        }
         if broken or not built:
             return
         for key, expected in request.expected().items():

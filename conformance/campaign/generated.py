@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 from inputmeta import oracle
 from inputmeta.conformance.cases.conditions import WINDOWS_EXPANDED
 from inputmeta.conformance.cases.model import Case
+from inputmeta.conformance.check.key_sets import fields_shown
 from inputmeta.conformance.generate import Profile, batches, drawable
 from inputmeta.conformance.generate.recorded import Recorded, keyed
 from inputmeta.conformance.generate.repeatable import repeatable_draws
@@ -73,14 +74,19 @@ def profile_of(able: Capabilities, paths: Sequence[str]) -> Profile:
         read_only=able.read_only,
         wide_windows=WINDOWS_EXPANDED.isdisjoint(able.conditions.expansions),
         conditions=able.conditions,
-        fields=frozenset(
-            (path, name) for path in paths for name in able.fields_of(path) if path in oracle.FIELDS[name].paths
-        ),
+        fields=frozenset((path, name) for path in paths for name in fields_shown_by(able, path)),
         max_total_q=able.max_total_q,
         max_num_reqs=able.max_num_reqs,
         max_table_columns=able.max_table_columns,
     )
     return drawable(profile)
+
+
+def fields_shown_by(able: Capabilities, path: str) -> frozenset[str]:
+    """Declared names of the fields of a path that comparing what is claimed says something of."""
+    claimed = able.fields_of(path)
+    named = frozenset(name for name in claimed & oracle.FIELDS.keys() if path in oracle.FIELDS[name].paths)
+    return named | fields_shown(path, claimed & oracle.KEY_SETS.keys())
 
 
 def run_round(

@@ -15,6 +15,7 @@ from inputmeta.conformance.cases.allocated import with_tables
 from inputmeta.conformance.cases.budget import case_cells
 from inputmeta.conformance.cases.conditions import SPARE_COLUMNS, Config, Rows
 from inputmeta.conformance.cases.files import MAX_EXPECTED_CELLS, CaseError, case_id, load_case, save_case
+from inputmeta.conformance.cases.inputs import Filled, Inputs
 from inputmeta.conformance.cases.model import (
     Array,
     Case,
@@ -77,6 +78,27 @@ class Request:
         bare = [s if r == oracle.NO_REQUEST else replace(s, block_table=(), state_id=0) for s, r in pairs]
         return replace(self, sequences=bare)
 
+    inputs: Inputs | None = field(default=None, compare=False, repr=False)
+    """The objects that it comes in, where they are those of the batch before, refilled; None: they are its own."""
+
+    @property
+    def refill(self) -> int | None:
+        """Its place among the batches that come in the same objects; None: it comes in objects of its own."""
+        return None if self.inputs is None else self.inputs.place
+
+    def handed(self, inputs: Inputs) -> Request:
+        """The same batch in objects of the batches before."""
+        return replace(self, sequences=inputs.hand(self.sequences), inputs=inputs)
+
+    def refilled(self, name: str, fresh: Filled) -> Filled:
+        """An array of a subject's own making as its engine is to get it: ``fresh``, or an earlier one filled with it.
+
+        A capturing engine's inputs lie in the same tensors at each step. Who hands its engine arrays says so by
+        ``request.refilled("lengths", torch.tensor(lengths))``: where batches refill, it is the same tensor again.
+        ``name``: of the array; ``fresh``: any array that has a shape and a dtype and takes ``array[...] = values``.
+        """
+        return fresh if self.inputs is None else self.inputs.filled(name, fresh)
+
     def violations(self) -> list[oracle.PreconditionError]:
         """The preconditions that this batch breaks, by the oracle."""
         broken = oracle.violations(self.path, self.config, self.sequences, self.max_num_blocks)
@@ -97,6 +119,25 @@ class Request:
             max_num_blocks=self.max_num_blocks,
             is_valid=is_valid,
         )
+
+    def visible_keys(self) -> dict[str, list[oracle.VisibleKey]]:
+        """The oracle's key sets of a valid batch; see :func:`oracle.visible_keys`."""
+        return oracle.visible_keys(self.path, self.config, self.sequences, gather=self.gather)
+
+
+def affordable_key_sets(request: Request) -> frozenset[str]:
+    """Flat keys of the key sets (I-50) that may have at most ``MAX_EXPANDED_CELLS`` pairs: those asked for.
+
+    A rule of the batch alone: ``seqlen_q`` times the most keys that a row of the sequence sees, summed up.
+    """
+    config = request.config
+    widths = {"visible_swa": (1, config.window_size)}
+    widths |= {oracle.flat_key("visible_ca", ratio): (ratio, config.max_model_len) for ratio in config.ca_ratios}
+    return frozenset(
+        key
+        for key, (ratio, most) in widths.items()
+        if sum(s.seqlen_q * min(most, s.seqlen_k // ratio) for s in request.sequences) <= MAX_EXPANDED_CELLS
+    )
 
 
 def step_request(case: Case, index: int, *, in_place: bool = True) -> Request:

@@ -65,7 +65,9 @@ def _lines(finding: Finding, case: Case, command: str, label: str, follow: Seque
 
 def formula_lines(finding: Finding, case: Case) -> Iterator[str]:
     """The field, its shape, and the text of the formula or precondition behind it."""
-    if finding.key is not None:
+    if finding.field in oracle.KEY_SETS:
+        yield f"  key set  {finding.key}  int64[pairs, 3]: row, sequence, position"
+    elif finding.key is not None:
         field = declared(finding.key)
         shape = field.layout(case.path, oracle_config(case.config)).shape
         yield f"  field    {finding.key}  {field.dtype}[{', '.join(shape)}]"

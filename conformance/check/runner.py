@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from inputmeta import oracle
+from inputmeta.conformance.cases.inputs import Inputs, fixed
 from inputmeta.conformance.cases.model import Case, oracle_config
 from inputmeta.conformance.cases.request import Request, affordable_expansions, step_requests
 from inputmeta.conformance.check import allocation, out_faults
@@ -24,9 +26,10 @@ from inputmeta.conformance.check.buffers import PATTERNS, Arena, Shapes
 from inputmeta.conformance.check.compare import Wanted, compare_field, compare_fields, finding, tensor_shapes
 from inputmeta.conformance.check.inspection import inspected
 from inputmeta.conformance.check.kept import NOTHING_KEPT, Kept, change_text
+from inputmeta.conformance.check.key_sets import KeySets, compare_key_sets, fields_shown, wanted_key_sets
 from inputmeta.conformance.check.refusals import NotBuilt, ask, check_refusal, offered_shapes
 from inputmeta.conformance.check.relations import RelationError, relations_of
-from inputmeta.conformance.check.tails import NO_TAILS, Tails, tails_of
+from inputmeta.conformance.check.tails import NO_TAILS, Tails, own_tails, tails_of, without_tails
 from inputmeta.conformance.check.verdicts import Finding, Verdict, distinct, field_name
 from inputmeta.conformance.check.zigzag import compared_fields, flavours_of, held_to_relations
 from inputmeta.conformance.subjects.base import Rejection, Result, Subject, SubjectError, Unsupported
@@ -45,7 +48,7 @@ class Outcome:
     steps: int = 0
     """Steps that were run, refusals included."""
     cells: int = 0
-    """Defined cells compared, of one pass."""
+    """Defined cells, and pairs of key sets, compared, of one pass."""
     related: int = 0
     """Fields of steps that were held to relations in place of being compared."""
     keys: set[str] = field(default_factory=set)
@@ -109,6 +112,8 @@ class ValidStep:
     wanted: dict[str, Wanted]
     related: frozenset[str] = frozenset()
     """Declared names of the fields that are held to relations instead of being compared."""
+    key_sets: KeySets = field(default_factory=dict)
+    """What each row is to see, where a subject gives that (F-VISIBLE)."""
     answered: dict[tuple[object, ...], dict[str, Wanted]] = field(default_factory=dict, compare=False)
     """What is wanted by the tables and states of an answer, of a subject that gives these; each pass may give them."""
 
@@ -166,15 +171,16 @@ def run_case(case: Case, subject: Subject, *, containers: bool = True) -> Outcom
 
 def leave_out_what_was_not_built(outcome: Outcome, valid: Sequence[ValidStep]) -> None:
     """Take back what was counted as compared of fields, or of a whole case, that the subject did not build."""
-    wanted = {(step.index, key): want for step in valid for key, want in step.wanted.items()}
-    compared = {place: want for place, want in wanted.items() if place not in outcome.not_built}
+    cells = {(step.index, key): want.compared() for step in valid for key, want in step.wanted.items()}
+    cells |= {(step.index, key): len(want) for step in valid for key, want in step.key_sets.items()}
+    compared = {place: count for place, count in cells.items() if place not in outcome.not_built}
     if not compared and outcome.not_built and not outcome.broken:
         outcome.steps = 0
     if not outcome.ran:
         compared = {}
     outcome.keys = {key for _, key in compared}
     outcome.shown = shown_by(outcome, valid, set(compared))
-    outcome.cells = sum(want.compared() for want in compared.values())
+    outcome.cells = sum(compared.values())
     outcome.related = sum(len(step.related) for step in valid) if outcome.ran and not outcome.findings else 0
 
 
@@ -184,7 +190,8 @@ def shown_by(outcome: Outcome, valid: Sequence[ValidStep], compared: set[tuple[i
         return {}
     fields: dict[int, set[str]] = {step.index: set(step.related) for step in valid}
     for index, key in compared:
-        fields[index].add(field_name(key))
+        name = field_name(key)
+        fields[index] |= fields_shown(outcome.path, [key]) if name in oracle.KEY_SETS else {name}
     built = {index: frozenset(names) for index, names in fields.items() if names}
     return dict.fromkeys(outcome.broken, frozenset[str]()) | built
 
@@ -239,7 +246,7 @@ class Asked:
         for value in result.values():
             if isinstance(value, Unsupported):
                 raise NotBuilt from value
-        return result
+        return without_tails(result, request, self.capabilities)
 
 
 def merge_passes(passes: list[list[Finding]]) -> list[Finding]:
@@ -253,10 +260,15 @@ def merge_passes(passes: list[list[Finding]]) -> list[Finding]:
 
 
 def claimed_step(request: Request, index: int, subject: Subject, outcome: Outcome) -> ValidStep:
-    """The oracle's fields of a valid step that the subject claims; the others go to ``outcome.unsupported``."""
+    """The oracle's fields and key sets of a valid step that the subject claims; others go to ``outcome.unsupported``.
+
+    A key set is an array of the subject's own: where it is asked to fill the caller's alone, none is wanted.
+    """
+    able = subject.capabilities
     wanted, unclaimed = wanted_fields(request, subject, is_valid=True)
-    outcome.unsupported |= unclaimed
-    return ValidStep(index, request, wanted, held_to_relations(subject.capabilities, request))
+    key_sets = wanted_key_sets(able, request) if request.max_num_blocks is None else {}
+    outcome.unsupported |= unclaimed - fields_shown(request.path, key_sets)
+    return ValidStep(index, request, wanted, held_to_relations(able, request), key_sets)
 
 
 def wanted_fields(
@@ -282,10 +294,43 @@ def run_pass(
 ) -> list[Finding]:
     """One pass over the steps of a case: on the subject's own buffers (``pattern`` None) or on poisoned ones.
 
+    Several steps come in the same input arrays, refilled, in all passes but the first on poisoned buffers.
+
     Ends at the first step with findings: later steps would only repeat them. A wrong form alone does not end it: the
     same field may have a wrong value at another step. ``case``: whose steps they are, for its allocation: then a pass
     is one history, from a reset on, and a step that was not built ends it.
     """
+    refills = len(steps) > 1 and pattern is not PATTERNS[0] and not subject.capabilities.fresh_inputs
+    refills &= case is None or history_of(case, subject) is None  # a subject that allocates has no tables to refill
+    findings = pass_over(subject, steps, pattern, tails, inputs=Inputs() if refills else None, case=case)
+    wrong = [found for found in findings if found.verdict is not Verdict.UNSUPPORTED]
+    if refills and wrong and not any(found.code for found in wrong):  # without an answer, another try costs its time
+        return told_of_inputs(findings, pass_over(subject, steps, pattern, tails))
+    return findings
+
+
+def told_of_inputs(findings: list[Finding], fresh: list[Finding]) -> list[Finding]:
+    """Findings where arrays were refilled; ``fresh``: those of the same steps in arrays of their own."""
+    only_refilled = {found.signature for found in findings} - {found.signature for found in fresh}
+    return [
+        dataclasses.replace(found, detail=f"{found.detail}; {REFILLED}") if found.signature in only_refilled else found
+        for found in findings
+    ]
+
+
+REFILLED = "in the input arrays of the step before, refilled: right in arrays of its own"
+
+
+def pass_over(
+    subject: Subject,
+    steps: list[ValidStep],
+    pattern: dict[str, int] | None,
+    tails: Tails,
+    *,
+    inputs: Inputs | None = None,
+    case: Case | None = None,
+) -> list[Finding]:
+    """As :func:`run_pass`. ``inputs``: the objects that every step comes in; None: each in its own."""
     history = None if case is None or not steps else history_of(case, subject)
     if history is not None:
         problem = allocation.begin(subject)
@@ -294,7 +339,8 @@ def run_pass(
     arena = None if pattern is None else Arena([tails.shapes(step.shapes) for step in steps], pattern)
     findings: list[Finding] = []
     kept = NOTHING_KEPT
-    for step in steps:
+    for given in steps:
+        step = given if inputs is None else dataclasses.replace(given, request=given.request.handed(inputs))
         if arena is None:
             found, kept = run_step(subject, step, kept, history)
             findings += found
@@ -349,7 +395,9 @@ def run_step(
     if not isinstance(answered, ValidStep):
         return answered, NOTHING_KEPT
     step = answered
-    findings = compare_fields(step.wanted, result, step.index)
+    result, findings = own_tails(step.wanted, result, step.request, subject.capabilities, step.index)
+    findings += compare_fields(step.wanted, result, step.index)
+    findings += compare_key_sets(step.key_sets, result, step.index)
     if history is not None:
         findings = [allocation.told(found, step.request) for found in findings]
     right = step.shapes.keys() - {found.key for found in findings}
@@ -459,7 +507,7 @@ def build(subject: Subject, request: Request, step: int) -> Result | Finding:
 
 
 def snapshot(request: Request) -> list[dict[str, Any]]:
-    """The values of a request, to see whether they change. They are immutable themselves: their identity is enough."""
+    """The values of a request, to see whether they change. All but lists are immutable: their identity is enough."""
     return [vars(request) | {"out": None, "sequences": None}, dict(vars(request.config))] + [
-        dict(vars(sequence)) for sequence in request.sequences
+        {name: fixed(value) for name, value in vars(sequence).items()} for sequence in request.sequences
     ]

@@ -76,7 +76,7 @@ class Signature(NamedTuple):
     """Formula, precondition, rule of allocation (A-…), relation between builds, or promise of a container (I-…); ``-``
     without an answer to a valid batch."""
     field: str
-    """Declared name; ``-`` for the step as a whole."""
+    """Declared name, or that of a key set; ``-`` for the step as a whole."""
     kind: str
     """``value``, or what is wrong with the field's form (:data:`FORMS`), or what a refusal names wrongly (``sequence``,
     ``field``), or what a rule of allocation is about (``block``, ``state``), or the promise of a container (``copy``,
@@ -101,7 +101,11 @@ class Signature(NamedTuple):
         formulas = {"-", *oracle.FORMULAS, *oracle.PRECONDITIONS, *oracle.ALLOCATION, *RELATIONS, *oracle.PROMISES}
         if found.verdict not in set(Verdict) - NO_FAILURES:
             raise ValueError(f"{found.verdict} is no verdict on a failure")
-        for what, known in (("path", oracle.PATHS), ("formula", formulas), ("field", {"-", *oracle.FIELDS})):
+        for what, known in (
+            ("path", oracle.PATHS),
+            ("formula", formulas),
+            ("field", {"-", *oracle.FIELDS, *oracle.KEY_SETS}),
+        ):
             if getattr(found, what) not in known:
                 raise ValueError(f"there is no {what} {getattr(found, what)}")
         if not CODE.fullmatch(found.kind):
@@ -144,7 +148,7 @@ class Finding:
     verdict: Verdict
     step: int
     key: str | None
-    """Flat key of the field (``klen.4``)."""
+    """Flat key of the field (``klen.4``), or of the key set."""
     formula: str
     """Formula (F-…) or precondition (P-…) that the finding speaks of; ``-`` without an answer to a valid batch."""
     detail: str
@@ -180,7 +184,8 @@ class Finding:
     @property
     def speaks_of_values(self) -> bool:
         """Whether it says that a field is not what its formula says, from which others may follow."""
-        return self.key is not None and self.verdict in (Verdict.MISMATCH, Verdict.UNWRITTEN)
+        values = self.key is not None and field_name(self.key) in oracle.FIELDS
+        return values and self.verdict in (Verdict.MISMATCH, Verdict.UNWRITTEN)
 
     def at_step(self, step: int) -> Finding:
         """The same finding as one on another step."""
@@ -234,6 +239,16 @@ def distinct(findings: Iterable[Finding]) -> list[Finding]:
 def declared(key: str) -> oracle.Field:
     """Declaration of the field behind a flat key."""
     return oracle.FIELDS[field_name(key)]
+
+
+def meaning_of(key: str) -> str:
+    """What the field or key set behind a flat key is, in words.
+
+    >>> meaning_of("visible_ca.4")
+    'compressed keys that a row sees, by ratio'
+    """
+    name = field_name(key)
+    return oracle.KEY_SETS[name].meaning if name in oracle.KEY_SETS else declared(key).meaning
 
 
 class NonConformanceError(AssertionError):

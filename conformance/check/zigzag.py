@@ -40,9 +40,12 @@ def compared_fields(claims: Capabilities, path: str, config: oracle.MetadataConf
 
 def left_to_relations(claims: Capabilities, path: str, config: oracle.MetadataConfig) -> frozenset[str]:
     """Declared names of the fields that are not compared, because a dialect of the subject has no inverse."""
-    if path != "prompt" or config.cp_size == 1:
-        return frozenset()
-    return MIRRORED_FIELDS if claims.dialects & FLAVOURS.keys() else frozenset()
+    return MIRRORED_FIELDS if mirror_is_foreign(claims, path, config) else frozenset()
+
+
+def mirror_is_foreign(claims: Capabilities, path: str, config: oracle.MetadataConfig) -> bool:
+    """Whether a rank holds other rows than the specification's: a prompt of several under a flavour's dialect."""
+    return path == "prompt" and config.cp_size > 1 and not claims.dialects.isdisjoint(FLAVOURS)
 
 
 def held_to_relations(claims: Capabilities, request: Request) -> frozenset[str]:

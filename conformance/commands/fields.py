@@ -36,6 +36,10 @@ def print_fields(paths: frozenset[str], *, as_json: bool) -> None:
         bucket = f".<{field.bucket} ratio>" if field.bucket else ""
         say(f"{field.name}{bucket}  {field.dtype}[{', '.join(field.shape)}]  {field.formula}  {', '.join(field.paths)}")
         say(f"    {field.meaning} Unit: {field.unit}. Defined: {field.defined}.")
+    for key_set in oracle.KEY_SETS.values():
+        bucket = f".<{key_set.bucket} ratio>" if key_set.bucket else ""
+        say(f"{key_set.name}{bucket}  int64[pairs, 3]  {key_set.formula}  in place of {', '.join(key_set.fields)}")
+        say(f"    {key_set.meaning}: row, sequence, position. No field: a builder may claim it (I-50).")
 
 
 def field_facts(field: oracle.Field) -> dict[str, object]:

@@ -7,11 +7,13 @@ takes numpy arrays and gives new ones, and none may hide a fault: ``inputmeta su
 To call on their own: :func:`narrowed`; :func:`ids_higher`, :func:`ids_lower`; :func:`other_sentinel`;
 :func:`to_token_rows`, :func:`to_compact_rows`; :func:`reversed_windows`; :func:`padded_to`, :func:`cut_to`;
 :func:`to_request_buffers`, :func:`from_request_buffers`; :func:`to_pages`, :func:`from_pages`; :func:`renumbered`;
-:func:`rank_rows`, :func:`reverse_of`. :class:`Rows` says whose each row is.
+:func:`rank_rows`, :func:`reverse_of`. :class:`Rows` says whose each row is. :func:`key_set_of_mask` and
+:func:`key_set_of_windows` give what a row sees as a set, in no layout at all (F-VISIBLE).
 """
 
 from inputmeta.conformance.dialects.base import Dialect, DialectError, Invisible, narrowed
 from inputmeta.conformance.dialects.compressed import to_compact_rows, to_token_rows
+from inputmeta.conformance.dialects.key_sets import key_set_of_mask, key_set_of_windows
 from inputmeta.conformance.dialects.numbers import ids_higher, ids_lower, other_sentinel
 from inputmeta.conformance.dialects.registry import (
     DIALECTS,
@@ -49,6 +51,8 @@ __all__ = [
     "from_request_buffers",
     "ids_higher",
     "ids_lower",
+    "key_set_of_mask",
+    "key_set_of_windows",
     "lengths_of",
     "narrowed",
     "other_sentinel",

@@ -4,12 +4,14 @@
 begin at 0, so there is no history.
 
 It differs: ``prepare_sequence_ids`` counts the rows at position 0, so an empty sequence has no number of its own and
-those after it are one too low (``known/fla-index.toml``); and a ``cu_seqlens`` that is refilled in place gets the
-answer of its old contents (``fla-index-refilled``).
+those after it are one too low (``known/fla-index.toml``); and a ``cu_seqlens`` that is refilled in place, as a captured
+graph's inputs are, gets the answer of its old contents: ``fla-index`` takes fresh inputs alone, ``fla-index-refilled``
+takes any and fails.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,7 +27,7 @@ FIELDS = frozenset({"cu_seqlens_q", "positions", "query_indices"})
 
 
 class FlaIndex(Adapter):
-    """Each batch with tensors of its own."""
+    """It needs a new ``cu_seqlens`` for each batch."""
 
     subject = "fla-index"
     package = "fla-core"
@@ -35,6 +37,7 @@ class FlaIndex(Adapter):
         yoco_modes=frozenset({"off", "mask"}),
         refuses=frozenset(),
         dialects=frozenset({"int64"}),
+        fresh_inputs=True,
         conditions=Conditions(history=False, placeholders=False, empty_steps=False),
     )
 
@@ -63,13 +66,10 @@ class FlaIndex(Adapter):
             folder / "ops/utils/index.py", "fla_index_utils", {module.__name__: module for module in around}
         )
 
-    def ends(self, lengths: list[int]) -> Any:  # noqa: ANN401 - a tensor
-        """``cu_seqlens`` of a batch, as it makes it."""
-        return self.module.prepare_cu_seqlens_from_lens(self.torch.tensor(lengths, dtype=self.torch.int64))
-
     def call(self, request: Request) -> Raw:
         """``cu_seqlens``, ``positions``, ``sequences``: int32 as it makes them, ids int64."""
-        ends = self.ends([sequence.seqlen_q for sequence in request.sequences])
+        lengths = self.torch.tensor([sequence.seqlen_q for sequence in request.sequences], dtype=self.torch.int64)
+        ends = request.refilled("cu_seqlens", self.module.prepare_cu_seqlens_from_lens(lengths))
         return {
             "cu_seqlens": ends.numpy().copy(),
             "positions": self.module.prepare_position_ids(ends).numpy().copy(),
@@ -84,16 +84,7 @@ class FlaIndex(Adapter):
 
 
 class Refilled(FlaIndex):
-    """Batches of as many sequences refill one ``cu_seqlens``, as a captured graph's inputs are."""
+    """The same for a caller whose batches refill one ``cu_seqlens``."""
 
     subject = "fla-index-refilled"
-
-    def load(self) -> None:
-        """As above."""
-        super().load()
-        self.buffers: dict[int, Any] = {}
-
-    def ends(self, lengths: list[int]) -> Any:  # noqa: ANN401 - as above
-        """The buffer of this many sequences, with the new contents."""
-        fresh = super().ends(lengths)
-        return self.buffers.setdefault(len(lengths), fresh.clone()).copy_(fresh)
+    capabilities = replace(FlaIndex.capabilities, fresh_inputs=False)

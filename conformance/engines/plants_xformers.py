@@ -15,6 +15,22 @@ PLANTS = (
         after="def _materialize_causal_mask(",
     ),
     Plant(
+        "window-one-narrower",
+        "xformers-masks",
+        FILE,
+        "shift - window_size + 1",
+        "shift - window_size + 2",
+        after="def _materialize_causal_mask(",
+    ),
+    Plant(
+        "own-key-missing",
+        "xformers-masks",
+        FILE,
+        "diagonal=shift)",
+        "diagonal=shift - 1)",
+        after="if from_bottomright:",
+    ),
+    Plant(
         "causal-from-the-top-left",
         "xformers-masks",
         FILE,

@@ -20,6 +20,7 @@ from inputmeta.conformance.cases.model import Case
 from inputmeta.conformance.cases.request import Request, step_request
 from inputmeta.conformance.check.allocation import History
 from inputmeta.conformance.check.compare import Wanted, compare_fields
+from inputmeta.conformance.check.key_sets import compare_key_sets, wanted_key_sets
 from inputmeta.conformance.check.verdicts import Finding
 from inputmeta.conformance.engines.adapter import Adapter, Raw
 from inputmeta.conformance.subjects.base import Unsupported
@@ -110,7 +111,8 @@ def findings(adapter: type[Adapter], request: Request, raw: Raw) -> list[Finding
         for key, field in request.expected().items()
         if key.partition(".")[0] in claimed and not isinstance(fields.get(key), Unsupported)
     }
-    return compare_fields(wanted, built)
+    key_sets = wanted_key_sets(adapter.capabilities, request)
+    return compare_fields(wanted, built) + compare_key_sets(key_sets, fields, 0)
 
 
 def fields_in(adapter: type[Adapter], request: Request, raw: Raw) -> set[str]:

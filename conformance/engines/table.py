@@ -46,11 +46,11 @@ def columns() -> dict[str, list[type[Adapter]]]:
 
 
 def rows() -> Iterator[list[str]]:
-    """A row a field that some engine builds: the field, and a cell an engine."""
+    """A row a field or key set that some engine builds: its name, and a cell an engine."""
     wrong = {(each.subject, field) for each in expectations() for field, _ in differing(each)}
     wrong |= {(each.subject, field) for each in expectations() if each.fails for field in of_formulas(each)}
     engines = columns()
-    for field in oracle.FIELDS:
+    for field in (*oracle.FIELDS, *oracle.KEY_SETS):
         cells = []
         for adapters in engines.values():
             said = {DIFFERS if (a.subject, field) in wrong else cell(a, field) for a in adapters} - {NOT_BUILT}
@@ -63,7 +63,8 @@ def of_formulas(expected: Expectation) -> Iterator[str]:
     """The fields that a subject builds by the formulas that it has wrong; none of another release than the first."""
     if "==" not in expected.subject:
         for field in adapter_of(expected.subject).capabilities.fields:
-            if set(oracle.FIELDS[field].formulas) & set(expected.fails):
+            formulas = oracle.FIELDS[field].formulas if field in oracle.FIELDS else (oracle.KEY_SETS[field].formula,)
+            if set(formulas) & set(expected.fails):
                 yield field
 
 
@@ -71,7 +72,7 @@ def notes() -> Iterator[str]:
     """A line a subject: what it is under; then a line a difference."""
     for name, adapters in columns().items():
         version = packages.PACKAGES[name].versions[0]
-        each = (f"`{a.subject}` ({', '.join(sorted(a.capabilities.dialects)) or 'as it is'})" for a in adapters)
+        each = (f"`{a.subject}` ({a.capabilities.under.removeprefix(' under: ') or 'as it is'})" for a in adapters)
         yield f"- {name} {version}: {', '.join(each)}"
     for expected in expectations():
         reasons = [f"`{field}`: {reason}" for field, reason in differing(expected)]

@@ -2,7 +2,7 @@
 
 There is no line of CUDA in it: what it builds are tensors of a device of torch, and a kernel of yours may stand where
 the lines of torch stand. The suite's fenced and poisoned buffers are copied to the device, fences included, and back
-(:class:`inputmeta.conformance.subjects.device.DeviceCopies`), and the wide tier compares on the device. Without a GPU
+(:class:`inputmeta.conformance.subjects.DeviceCopies`), and the wide tier compares on the device. Without a GPU
 the device is the CPU.
 """
 
@@ -11,8 +11,8 @@ from __future__ import annotations
 import torch
 
 from inputmeta.conformance.examples.callable_subject import refuse_broken
-from inputmeta.conformance.subjects import Capabilities, Rejection, Request
-from inputmeta.conformance.subjects.device import Buffers, DeviceResult, DeviceSubject
+from inputmeta.conformance.subjects import Capabilities, DeviceSubject, Rejection, Request
+from inputmeta.conformance.subjects.device import Buffers, DeviceResult
 
 NO_SEQUENCE = 998244353
 

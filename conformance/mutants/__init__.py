@@ -18,6 +18,7 @@ from inputmeta.conformance.mutants import (
     formulas,
     history,
     inputs,
+    key_sets,
     memory,
     processes,
     refusals,
@@ -31,6 +32,7 @@ __all__ = ["MUTANTS", "Mutant", "mutant_subject"]
 _MODULES = (
     allocation,
     formulas,
+    key_sets,
     classes,
     containers,
     forms,

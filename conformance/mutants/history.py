@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import random
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from inputmeta import oracle
 from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.mutants.mutant import Fields, Wrong, wrong_class
 from inputmeta.conformance.subjects.base import Result
@@ -152,3 +156,46 @@ class SleepsOnce(Wrong):
     def after(self, request: Request, fields: Fields) -> None:
         if draw() == 5:
             time.sleep(3600)
+
+
+@wrong_class(
+    "HISTORY",
+    "MISMATCH or REJECTED or CRASH",
+    "what is made of an array is kept by the identity of the array, as flash-linear-attention's tensor cache does: "
+    "refilled in place it is the same array, and the answer is that of its old contents",
+)
+class ConvertsAnArrayOnce(Wrong):
+    most = 64
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.made: list[tuple[object, tuple[int, ...]]] = []
+
+    def build(self, request: Request) -> Result:
+        sequences = [replace(sequence, **self.read(sequence)) for sequence in request.sequences]
+        return super().build(replace(request, sequences=sequences))
+
+    def read(self, sequence: oracle.SequenceMetadata) -> dict[str, Any]:
+        """The arrays of a sequence by name."""
+        return {name: self.converted(getattr(sequence, name)) for name in oracle.SEQUENCE_ARRAYS}
+
+    def converted(self, values: Sequence[int]) -> tuple[int, ...]:
+        """The integers of an array, of one that was there before as they were then."""
+        for array, made in self.made:
+            if array is values:
+                return made
+        made = tuple(values)
+        self.made = [*self.made[-self.most :], (values, made)]
+        return made
+
+
+@wrong_class("HISTORY", "MISMATCH", "the plan of a batch is kept by the identity of the list of its sequences")
+class PlansAListOnce(Wrong):
+    in_place = False
+    planned: tuple[object, Result] | None = None
+
+    def build(self, request: Request) -> Result:
+        right = super().build(request)
+        if self.planned is None or self.planned[0] is not request.sequences:
+            self.planned = (request.sequences, right)
+        return self.planned[1]

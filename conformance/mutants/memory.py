@@ -199,6 +199,25 @@ class TailPromisedNeutralButStale(Wrong):
         return fields
 
 
+@wrong_class(
+    "SENT",
+    "MISMATCH:F-RING:slot_mapping_store_swa",
+    "a prompt's rows are padded to a bucket, with slot 0 where -1 is stated: the padding overwrites the first cell",
+    paths=("prompt",),
+)
+class PadsAPromptWithSlot0(Wrong):
+    in_place = False
+    padded = "slot_mapping_store_swa"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.capabilities = dataclasses.replace(self.capabilities, prompt_tails={self.padded: -1})
+
+    def after(self, request: Request, fields: Fields) -> None:
+        if request.path == "prompt":
+            fields[self.padded] = np.pad(fields[self.padded], (0, -len(fields[self.padded]) % 8))
+
+
 def row_of_a_query(request: Request, key: str) -> bool:
     """Whether a field has a row for each query row."""
     return oracle.FIELDS[key.partition(".")[0]].layout(request.path, request.config).rows == "query"

@@ -37,8 +37,10 @@ class BeyondInt64Error(Exception):
         super().__init__("value beyond int64")
 
 
-def build_message(request: Request, number: int, *, int32: bool = False) -> wire.Build:
+def build_message(request: Request, number: int, *, int32: bool = False, refills: bool = False) -> wire.Build:
     """The request as a message with the id ``number``. ``int32``: arrays are int32 whose integers all fit.
+
+    ``refills``: it says in which objects it comes.
 
     Raises:
         BeyondInt64Error: a value does not fit in int64.
@@ -58,6 +60,7 @@ def build_message(request: Request, number: int, *, int32: bool = False) -> wire
         expand=tuple(sorted(request.expand)),
         out=None if request.out is None else out_message(request.out),
         allocation=None if request.allocation is None else allocation_message(request.allocation, int32),
+        refill=request.refill if refills else None,
     )
 
 
@@ -349,6 +352,7 @@ def hello_answer(subject: Subject) -> wire.HelloAnswer:
         capabilities=claims_message(subject.capabilities),
         containers=inspector_of(subject) is not None,
         int32_arrays=True,
+        refills=not subject.capabilities.fresh_inputs,
         shared_memory=SHARED_FROM,
     )
 
@@ -383,6 +387,7 @@ def claims_message(capabilities: Capabilities) -> wire.Claims:
     """A subject's claims as a message."""
     values = members(capabilities, wire.Claims)
     values["fields_on"] = {path: tuple(sorted(names)) for path, names in capabilities.fields_on.items()}
+    values["prompt_tails"] = dict(capabilities.prompt_tails)
     values["conditions"] = wire.Conditions(**members(capabilities.conditions, wire.Conditions))
     if capabilities.allocates is not None:
         values["allocates"] = wire.Allocates(**members(capabilities.allocates, wire.Allocates))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from inputmeta.conformance.cases.inputs import fixed
 from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.protocol import messages as wire
 
 
 def inputs_of(request: Request) -> dict[str, object]:
-    """Every value of a request by its place: none of them can be written to, only be replaced by another."""
+    """Every value of a request by its place, lists as they are now: none can be written to, only be replaced."""
     inputs: dict[str, object] = {name: getattr(request, name, None) for name in ("path", "max_num_blocks", "expand")}
     inputs["sequences"] = len(request.sequences)
     parts = [(f"sequences[{index}]", sequence) for index, sequence in enumerate(request.sequences)]
@@ -19,7 +20,7 @@ def inputs_of(request: Request) -> dict[str, object]:
         ("allocation", request.allocation, wire.Allocation),
         *((place, sequence, wire.Sequence) for place, sequence in parts),
     ):
-        inputs |= {f"{place}.{name}": getattr(part, name, None) for name in kind.__struct_fields__}
+        inputs |= {f"{place}.{name}": fixed(getattr(part, name, None)) for name in kind.__struct_fields__}
     inputs |= {f"out[{key}]": getattr(view, "shape", None) for key, view in (request.out or {}).items()}
     return inputs
 

@@ -228,6 +228,8 @@ class Build(
 ):
     """Suite to program: one batch. ``out`` only for a program that claims ``in_place``, ``allocation`` for one that
     claims ``allocates``; this and ``memory`` are left out if None.
+
+    ``refill``: its place among batches that come in the same objects; only to a program that says ``refills``.
     """
 
     id: Int64
@@ -240,6 +242,7 @@ class Build(
     out: Out | None
     memory: Memory | None = None
     allocation: Allocation | None = None
+    refill: Count | None = None
 
 
 class Inspect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="type", tag="inspect"):
@@ -310,6 +313,7 @@ class Claims(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     devices: Names = ("cpu",)
     in_place: bool = False
     neutral_tails: bool = False
+    prompt_tails: Annotated[dict[Name, bool | Int64], msgspec.Meta(max_length=1000)] = {}
     max_cp_size: Limit = 1
     yoco_modes: Names = ("off",)
     varlen: bool = False
@@ -319,6 +323,7 @@ class Claims(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     max_table_columns: Limit | None = None
     refuses: Names = tuple(oracle.PRECONDITIONS)
     dialects: Names = ()
+    fresh_inputs: bool = False
     fields_on: Annotated[dict[Name, Names], msgspec.Meta(max_length=10)] = {}
     conditions: Conditions = Conditions()
     allocates: Allocates | None = None
@@ -335,6 +340,8 @@ class HelloAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     """Answers ``inspect``."""
     int32_arrays: bool = False
     """Takes arrays of integers as int32, too."""
+    refills: bool = False
+    """Takes ``refill``."""
     shared_memory: Offset | None = None
     """Takes batches of so many bytes and more in shared memory; None: none."""
 

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from inputmeta.conformance.cases.inputs import Inputs
 from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.check.containers import Inspect, inspector_of
 from inputmeta.conformance.check.kept import NOTHING_KEPT, Kept, change_text
@@ -97,6 +98,7 @@ class Server:
         self.hello = convert.hello_answer(subject)
         self.greeted = False
         self.kept = NOTHING_KEPT
+        self.inputs = Inputs()
         self.inspect = inspector_of(subject)
 
     def answer(self, message: object) -> wire.ProgramMessage | RanCases | None:
@@ -117,6 +119,7 @@ class Server:
                 raise ProtocolError("allocation is for programs that claim allocates, and always there for these")
             with mapped(message.memory) as region:
                 request = convert.request_of(batch_from(message, region), arrays=self.takes_arrays(message))
+                request = self.in_objects(request, message.refill)
                 return answer_into(self.built(request, message.id, most_bytes(message)), region, message.memory)
         if isinstance(message, wire.Inspect):
             if not self.greeted or self.inspect is None:
@@ -133,6 +136,14 @@ class Server:
 
             return run_drawn(self.subject, message)
         return None
+
+    def in_objects(self, request: Request, refill: int | None) -> Request:
+        """The batch in objects of its own, or in those of the batches before it if this process had them."""
+        if refill is None:
+            return request
+        if refill == 0:
+            self.inputs = Inputs()
+        return request.handed(self.inputs)
 
     def takes_arrays(self, batch: wire.Build) -> bool:
         """Whether the subject gets numpy's int32 arrays: of a large batch if it takes them, as in process."""

@@ -17,7 +17,7 @@ from inputmeta.conformance.campaign.judging import reason_of
 from inputmeta.conformance.campaign.summary import CaseResult, CoverageTable, Disagreement, Report, Summary
 from inputmeta.conformance.cases.model import Case
 from inputmeta.conformance.check.report import locate
-from inputmeta.conformance.check.verdicts import Finding, Verdict, declared
+from inputmeta.conformance.check.verdicts import Finding, Verdict, meaning_of
 from inputmeta.conformance.console import readable
 from inputmeta.conformance.generate.coverage import CoverageRow
 from inputmeta.conformance.report.model import Bars
@@ -149,7 +149,7 @@ def disagreement_shown(way: Disagreement, is_drawn: bool) -> Shown:
 def finding_facts(finding: Finding, case: Case | None) -> Iterable[tuple[str, str]]:
     """The field, the cell, what it is and what it should be."""
     if finding.key is not None:
-        yield "field", f"{finding.key}: {declared(finding.key).meaning}"
+        yield "field", f"{finding.key}: {meaning_of(finding.key)}"
     if finding.cell is not None and finding.key is not None:
         index = f"[{', '.join(map(str, finding.cell.index))}]"
         yield "cell", index if case is None else locate(case, finding.step, finding.key, finding.cell)

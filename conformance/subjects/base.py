@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
@@ -20,7 +20,8 @@ from inputmeta.conformance.subjects.frames import message_of
 Built = Mapping[str, "np.ndarray | int | bool"]
 """Fields by flat key, all of them built."""
 Result = Mapping[str, "np.ndarray | int | bool | Unsupported"]
-"""Fields by flat key (``klen.4``): int32 or bool arrays, plain scalars as int or bool; Unsupported: not built here."""
+"""Fields by flat key (``klen.4``): int32 or bool arrays, plain scalars as int or bool; key sets (``visible_swa``) as
+int64 [pairs, 3]; Unsupported: not built here."""
 
 
 ALLOCATED_BLOCKS, ALLOCATED_STATES = "allocated_blocks", "allocated_states"
@@ -34,7 +35,7 @@ class Capabilities:
 
     paths: frozenset[str]
     fields: frozenset[str]
-    """Declared field names, without the ratio of a bucket."""
+    """Declared field names, without the ratio of a bucket; in place of fields, key sets (``visible_swa``, I-50)."""
     fields_on: Mapping[str, frozenset[str]] = field(default_factory=dict, hash=False)
     """Those of ``fields`` that it builds on a path; a path that is not named here has them all."""
     in_place: bool = False
@@ -47,7 +48,10 @@ class Capabilities:
     """In process, takes the integers that sequences and configuration bring as read-only int32 numpy arrays as well as
     tuples: batches of production size are then views of what they share. Without it they are handed over as tuples."""
     neutral_tails: bool = False
-    """In place, rows past ``total_q`` of the caller's buffers are given their neutral values (I-3)."""
+    """In place, on decode paths, rows past ``total_q`` of the caller's buffers are given their neutral values (I-3)."""
+    prompt_tails: Mapping[str, int | bool] = field(default_factory=dict, hash=False)
+    """Of a prompt, what every cell of the rows past the batch's holds, by field name (I-51): of the caller's buffers,
+    which then have more rows, and of arrays of its own, which may have."""
     varlen: bool = False
     """Takes ZOS steps of variable length (F-VARLEN): ``gather`` may have a ``varlen``."""
     read_only: bool = False
@@ -62,6 +66,8 @@ class Capabilities:
     """Preconditions (P-…) that it checks; empty: none. A batch that breaks only others is not handed over."""
     dialects: frozenset[str] = frozenset()
     """Differences by design that it translates (:mod:`inputmeta.conformance.dialects`), and own ones by any name."""
+    fresh_inputs: bool = False
+    """Takes each batch in arrays of its own alone. Without it some come in those of the batch before, refilled."""
     conditions: Conditions = ANY
     """What a batch must be for it: sizes, ids, lengths. They steer what is drawn."""
     allocates: Allocates | None = None
@@ -69,12 +75,13 @@ class Capabilities:
 
     @property
     def under(self) -> str:
-        """What a run's head says of the dialects; empty without.
+        """What a run's head says of the dialects, and of inputs that must be fresh; empty without.
 
-        >>> Capabilities(frozenset(), frozenset(), dialects=frozenset({"newest-first", "int64"})).under
-        ' under: int64, newest-first'
+        >>> Capabilities(frozenset(), frozenset(), dialects=frozenset({"int64"}), fresh_inputs=True).under
+        ' under: int64, fresh inputs'
         """
-        return f" under: {', '.join(sorted(self.dialects))}" if self.dialects else ""
+        told = [*sorted(self.dialects), *(["fresh inputs"] if self.fresh_inputs else [])]
+        return f" under: {', '.join(told)}" if told else ""
 
     def fields_of(self, path: str) -> frozenset[str]:
         """The fields that it builds on a path, by name."""
@@ -137,16 +144,43 @@ def content_problem(claims: Capabilities) -> str | None:
             return (
                 f"capabilities.dialects: {name[:60]!r} is no name: lower-case letters, digits and hyphens, at most 40"
             )
+    return next(problems_of_members(claims), None)
+
+
+def problems_of_members(claims: Capabilities) -> Iterator[str]:
+    """What is wrong with the claims that have members of their own."""
     for path, names in sorted(claims.fields_on.items()):
         if path not in oracle.PATHS:
-            return f"capabilities.fields_on: there is no path {path[:60]!r}"
-        if not names <= claims.fields:
-            return f"capabilities.fields_on: {min(names - claims.fields)[:60]!r} is not among capabilities.fields"
+            yield f"capabilities.fields_on: there is no path {path[:60]!r}"
+        elif not names <= claims.fields:
+            yield f"capabilities.fields_on: {min(names - claims.fields)[:60]!r} is not among capabilities.fields"
     problem = None if claims.allocates is None else allocates_problem(claims.allocates)
     if problem is not None:
-        return f"capabilities.allocates.{problem}"
+        yield f"capabilities.allocates.{problem}"
+    for name, value in sorted(claims.prompt_tails.items()):
+        problem = tail_problem(claims, name, value)
+        if problem is not None:
+            yield f"capabilities.prompt_tails: {problem}"
     problem = conditions_problem(claims.conditions)
-    return None if problem is None else f"capabilities.conditions: {problem}"
+    if problem is not None:
+        yield f"capabilities.conditions: {problem}"
+
+
+TAILED = frozenset({"query", "mirror", "compressed", "sequence"})
+"""Kinds of rows of a prompt that may be padded to a bucket."""
+
+
+def tail_problem(claims: Capabilities, name: str, value: int | bool) -> str | None:
+    """What is wrong with the value that is stated for the rows past a prompt's of a field, or None."""
+    if name not in claims.fields_of("prompt"):
+        return f"{name[:60]!r} is not among the fields of a prompt in capabilities.fields"
+    declared = oracle.FIELDS.get(name)
+    if declared is None or "prompt" not in declared.paths or declared.rows not in TAILED:
+        return f"{name[:60]!r} has no rows that are padded: {', '.join(sorted(TAILED))} rows are"
+    if declared.dtype == "bool":
+        return None if isinstance(value, bool) else f"{name} holds bools, not {value!r}"
+    fits = not isinstance(value, bool) and -(2**31) <= value < 2**31
+    return None if fits else f"{name} holds int32, not {value!r}"
 
 
 class SubjectError(Exception):
@@ -216,7 +250,8 @@ class Subject(Protocol):
         """Build the claimed fields of one batch.
 
         With ``request.out`` the arrays given are filled and returned; otherwise new ones are returned. The request is
-        not changed. Raises :class:`Rejection` for a batch that breaks a precondition that it claims to check, having
+        not changed, and nothing is remembered by the identity of what it holds (:meth:`Request.refilled`). Raises
+        :class:`Rejection` for a batch that breaks a precondition that it claims to check, having
         written nothing; :class:`Unsupported` for one that it does not build for another reason.
 
         One that ``allocates`` returns :data:`ALLOCATED_BLOCKS` and :data:`ALLOCATED_STATES` among its fields, which are

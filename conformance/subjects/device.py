@@ -1,5 +1,7 @@
 """Subjects whose fields are torch tensors of a device. Imported only when it is asked for: it needs torch.
 
+:class:`DeviceSubject` and :class:`DeviceCopies` are public as members of :mod:`inputmeta.conformance.subjects`.
+
 The suite offers host memory, fenced and poisoned. :class:`DeviceCopies` copies each whole allocation to the device,
 fences and poison included, gives views of the same layout, and copies all of it back: the same runner then sees what
 was written, left, and written outside. :class:`DeviceSubject` does that for a subject that has :meth:`build_tensors`;
@@ -24,11 +26,18 @@ DeviceResult = Mapping[str, "torch.Tensor | int | bool | Unsupported"]
 
 
 class DeviceSubject:
-    """A subject that builds on ``device``, any that torch has. What it has to say itself is :meth:`build_tensors`."""
+    """A subject that builds on ``device``, any that torch has. What it has to say itself is :meth:`build_tensors`.
+
+    A tensor that it returned must stay as it is while it builds the next batch, as an array in host memory must: it is
+    copied once more then, into the array that was handed over for it. So a result that shares memory with an input that
+    is refilled, or with a buffer that is used again, is seen.
+    """
 
     name: str
     capabilities: Capabilities
     device: torch.device
+    _returned: tuple[tuple[torch.Tensor, np.ndarray], ...] = ()
+    """Tensors of the last result that were copied, and the arrays that they became."""
 
     def build_tensors(self, request: Request, out: Buffers) -> DeviceResult:
         """Build the claimed fields of one batch as int32 and bool tensors on the device, plain scalars as int or bool.
@@ -42,7 +51,10 @@ class DeviceSubject:
     def build(self, request: Request) -> Result:
         """See :meth:`inputmeta.conformance.subjects.base.Subject.build`."""
         if request.out is None:
+            before, self._returned = self._returned, ()
             built = self.build_tensors(request, None)
+            for tensor, array in before:
+                array[...] = tensor.cpu().numpy()
             return {key: self.fetched(key, value, request) for key, value in built.items()}
         copies = DeviceCopies(request.out, self.device)
         try:
@@ -56,14 +68,36 @@ class DeviceSubject:
         }
 
     def fetched(self, key: str, value: object, request: Request) -> np.ndarray | int | bool | Unsupported:
-        """A field of a request in host memory."""
-        return value.cpu().numpy() if isinstance(value, torch.Tensor) else cast("int | bool | Unsupported", value)
+        """A field of a request in host memory; of a tensor that is there, its own memory."""
+        if not isinstance(value, torch.Tensor):
+            return cast("int | bool | Unsupported", value)
+        array = self.in_host_memory(value)
+        if array.ctypes.data != value.data_ptr():
+            self._returned = (*self._returned, (value, array))
+        return array
+
+    def in_host_memory(self, tensor: torch.Tensor) -> np.ndarray:
+        """The cells of a tensor; waits for the device."""
+        array: np.ndarray = tensor.detach().cpu().numpy()
+        return array
 
 
 class DeviceCopies:
     """Device memory that stands for the allocations behind host arrays; ``tensors`` are its views by flat key.
 
-    Arrays that are views of one allocation are views of one device allocation, at the same places.
+    For a subject of your own that fills ``request.out`` on a device: make one of ``request.out``, fill ``tensors``,
+    call :meth:`download`. :class:`DeviceSubject` does just that.
+
+    ``arrays``: by flat key, C-contiguous arrays of any shape and of a dtype that torch has (int32, bool), as the suite
+    offers them: views of larger allocations, which hold poison and fences around the views. Each allocation is copied
+    to ``device`` whole, once. ``tensors``: of the same keys, shapes and dtypes; arrays that are views of one allocation
+    are views of one device allocation, at the same places (F-STACK). What is written past a view on the device so lies
+    in a fence, and comes back with it.
+
+    Raises:
+        ValueError: an array is not C-contiguous, or its allocation cannot be written back to; it names the key.
+        TypeError: a dtype that torch has not.
+        RuntimeError: of torch: there is no such device, or it has no memory left.
 
     >>> memory = np.zeros(4, dtype=np.int32)
     >>> copies = DeviceCopies({"positions": memory[1:3]}, torch.device("cpu"))
@@ -100,6 +134,9 @@ def tensors_over(
     """The arrays as tensors of the same memory; arrays that are views of one allocation are views of one storage.
 
     ``place`` gives the memory that stands for one whole allocation, which it gets as a flat tensor; by default itself.
+
+    Raises:
+        ValueError: an array is not C-contiguous, or its allocation is read-only.
     """
     storages: dict[int, torch.Tensor] = {}
     tensors = {}
@@ -107,6 +144,8 @@ def tensors_over(
         root = array
         while isinstance(root.base, np.ndarray):
             root = root.base
+        if not (array.flags.c_contiguous and root.flags.c_contiguous and root.flags.writeable):
+            raise ValueError(f"{key}: no C-contiguous array in memory that can be written to")
         address = root.__array_interface__["data"][0]
         if address not in storages:
             storages[address] = place(torch.from_numpy(root.reshape(-1)))

@@ -182,6 +182,7 @@ def claims_problem(subject: Subject) -> str | None:
     for name, value in vars(claims).items():
         kind = CLAIM_KINDS.get(type(getattr(NO_CLAIMS, name)), "a number or None")
         kind = ALLOCATES if name == "allocates" else kind
+        kind = "a mapping of fields to integers and bools" if name == "prompt_tails" else kind
         if not CLAIM_CHECKS[kind](value):
             return f"capabilities.{name} is not {kind}"
     if claims.allocates is not None and not callable(getattr(subject, "reset", None)):
@@ -195,6 +196,10 @@ def _is_names(value: object) -> bool:
 
 def _is_names_by_path(value: object) -> bool:
     return isinstance(value, Mapping) and _is_names(set(value)) and all(map(_is_names, value.values()))
+
+
+def _is_cells_by_field(value: object) -> bool:
+    return isinstance(value, Mapping) and _is_names(set(value)) and all(isinstance(v, int) for v in value.values())
 
 
 def _is_count(value: object) -> bool:
@@ -216,6 +221,7 @@ CLAIM_CHECKS: Mapping[str, Callable[[object], bool]] = {
     "a bool": lambda value: isinstance(value, bool),
     "a number": _is_count,
     "a mapping of paths to sets of names": _is_names_by_path,
+    "a mapping of fields to integers and bools": _is_cells_by_field,
     "inputmeta.conformance.subjects.Conditions": lambda value: isinstance(value, Conditions),
     ALLOCATES: lambda value: value is None or isinstance(value, Allocates),
     "a number or None": lambda value: value is None or _is_count(value),

@@ -56,4 +56,6 @@ def keywords(item: pytest.Function) -> set[str]:
     case, field = arguments.get("case"), arguments.get("field")
     if isinstance(case, CorpusCase):
         return {*case.case.tags, case.case.path, case.file.stem, case.id}
+    if field in oracle.KEY_SETS:
+        return {oracle.KEY_SETS[field].formula}
     return set(oracle.FIELDS[field].formulas) if isinstance(field, str) else set()

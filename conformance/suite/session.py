@@ -147,8 +147,14 @@ def start(config: pytest.Config, resources: ExitStack) -> SuiteSession:
 
 
 def all_fields() -> list[tuple[str, str]]:
-    """Path and field name of every test of a field, whatever a subject claims: names of tests do not come and go."""
-    return [(path, name) for path in oracle.PATHS for name, f in oracle.FIELDS.items() if path in f.paths]
+    """Path and name of every test of a field or key set, whatever a subject claims: names do not come and go."""
+    names = (*oracle.FIELDS, *oracle.KEY_SETS)
+    return [
+        (path, name)
+        for path in oracle.PATHS
+        for name in names
+        if name in oracle.KEY_SETS or path in oracle.FIELDS[name].paths
+    ]
 
 
 def all_refusals() -> list[tuple[str, str]]:

@@ -26,7 +26,7 @@ def test_container(inputmeta_suite: SuiteSession, record_property: Record, path:
 
 @pytest.mark.parametrize(("path", "field"), all_fields())
 def test_field(inputmeta_suite: SuiteSession, record_property: Record, path: str, field: str) -> None:
-    """Every defined cell of the field is what the oracle says, on every batch that has it."""
+    """Every defined cell of the field, or pair of the key set, is what the oracle says, on every batch that has it."""
     inputmeta_suite.require(path, field)
     unchecked = "no batch within what the subject claims has the field"
     inputmeta_suite.judge(path, ("field", field), unchecked, record_property)

@@ -21,6 +21,7 @@ from inputmeta.conformance.check.audit import disagreements, readable, sampled_r
 from inputmeta.conformance.check.buffers import PATTERNS, Arena, Shapes
 from inputmeta.conformance.check.compare import Wanted
 from inputmeta.conformance.check.runner import ValidStep, build, merge_passes, run_pass, wanted_fields
+from inputmeta.conformance.check.tails import without_tails
 from inputmeta.conformance.check.verdicts import Finding, Verdict, declared, field_name
 from inputmeta.conformance.check.zigzag import compared_fields
 from inputmeta.conformance.reference import Array, Value
@@ -73,7 +74,7 @@ def compared(
         result = build(asked, request, number)
         if isinstance(result, Finding):
             return refusal_of(result, requests[number], number)
-        built = with_buffers(result, request.out)
+        built = with_buffers(without_tails(result, request, subject.capabilities), request.out)
         outside: dict[str, Flag] = {}
         if before is not None and arena is not None:
             if as_wanted(place, (before, arena), steps[number], fields, built):

@@ -22,6 +22,7 @@ from inputmeta.conformance.check.allocation import History
 from inputmeta.conformance.check.buffers import PATTERNS, Arena, Shapes
 from inputmeta.conformance.check.compare import Wanted, form_problem, tensor_shapes
 from inputmeta.conformance.check.containers import inspectable
+from inputmeta.conformance.check.key_sets import compare_key_sets, wanted_key_sets
 from inputmeta.conformance.check.out_faults import beyond, spoilt, written_before
 from inputmeta.conformance.check.tails import tails_of
 from inputmeta.conformance.protocol import messages as wire
@@ -36,7 +37,7 @@ from inputmeta.conformance.workers.contract_batches import (
     history_of,
     invalid_messages,
 )
-from inputmeta.conformance.workers.contract_forms import check_int32_arrays, check_shared_memory
+from inputmeta.conformance.workers.contract_forms import check_int32_arrays, check_refills, check_shared_memory
 from inputmeta.conformance.workers.contract_session import (
     Session,
     Skipped,
@@ -73,7 +74,7 @@ def check_hello(session: Session) -> Iterator[str]:
         yield "the name is empty"
     known = {
         "paths": frozenset(oracle.PATHS),
-        "fields": frozenset(oracle.FIELDS),
+        "fields": frozenset(oracle.FIELDS) | oracle.KEY_SETS.keys(),
         "devices": frozenset({"cpu", "cuda"}),
         "yoco_modes": frozenset({"off", "mask", "compact"}),
         "refuses": frozenset(oracle.PRECONDITIONS),
@@ -101,7 +102,9 @@ def check_answers(session: Session) -> Iterator[str]:
 
 
 def check_fields(session: Session) -> Iterator[str]:
-    """Every claimed field of the path comes back as a host array or plain scalar of its declared dtype and shape."""
+    """Every claimed field of the path comes back as a host array or plain scalar of its declared dtype and shape; a
+    claimed key set as int64 [pairs, 3].
+    """
     for request in session.valid():
         result = session.ask(request)
         for key, want in session.claimed(request).items():
@@ -109,6 +112,9 @@ def check_fields(session: Session) -> Iterator[str]:
             problem = None if isinstance(answer, Unsupported) else form_problem(want, answer)
             if problem is not None:
                 yield f"{described(request)}: {key}: {problem.text}"
+        for found in compare_key_sets(wanted_key_sets(session.claims, request), result, 0):
+            if found.on_form:
+                yield f"{described(request)}: {found.key}: {found.detail}"
 
 
 def check_repeatable(session: Session) -> Iterator[str]:
@@ -302,6 +308,7 @@ CHECKS: tuple[tuple[str, Callable[[Session], Iterator[str]]], ...] = (
     ("fields", check_fields),
     ("repeatable", check_repeatable),
     ("int32-arrays", check_int32_arrays),
+    ("refills", check_refills),
     ("shared-memory", check_shared_memory),
     ("inputs", check_inputs),
     ("rejects", check_rejects),

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from inputmeta.conformance.cases.inputs import Inputs
 from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.check.buffers import PATTERNS, Arena
 from inputmeta.conformance.check.compare import tensor_shapes
@@ -29,6 +30,18 @@ def check_int32_arrays(session: Session) -> Iterator[str]:
     for request in map(with_extreme_tokens, session.valid()):
         before = copied(session.ask(request, int32=False))
         yield from differences(session, request, before, session.ask(request), "is another of int32 arrays")
+
+
+def check_refills(session: Session) -> Iterator[str]:
+    """A batch in the input arrays of another, refilled, is built as in arrays of its own."""
+    if not session.hello.refills:
+        raise Skipped("only fresh inputs are claimed" if session.claims.fresh_inputs else "refills is not claimed")
+    for request in session.valid():
+        before = copied(session.ask(request))
+        inputs = Inputs()
+        for other in (*session.valid(), request):
+            refilled = session.ask(other.handed(inputs))
+        yield from differences(session, request, before, refilled, "is another in arrays that were refilled")
 
 
 def check_shared_memory(session: Session) -> Iterator[str]:

@@ -11,6 +11,7 @@ import numpy as np
 from inputmeta.conformance.cases.request import Request
 from inputmeta.conformance.check.compare import Wanted, compare_field, form_problem
 from inputmeta.conformance.check.containers import Inspected
+from inputmeta.conformance.check.tails import without_tails
 from inputmeta.conformance.protocol import messages as wire
 from inputmeta.conformance.protocol.convert import capabilities_of
 from inputmeta.conformance.subjects.base import Capabilities, Rejection, Result, SubjectFailure, without_refusals
@@ -64,7 +65,7 @@ class Session:
         self.sent += 1
         forms_of = dataclasses.replace(self.forms, **forms)
         answer, batch = ask(self.worker, request.bare(), self.sent, forms=forms_of)
-        return result_of(answer, batch, request)
+        return without_tails(result_of(answer, batch, request), request, self.claims)
 
     def inspect(self, request: Request) -> Inspected:
         """What the program's container of a batch keeps of its promises. Raises SubjectFailure as :meth:`ask`."""

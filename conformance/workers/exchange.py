@@ -31,11 +31,13 @@ class Forms:
     """Integers that fit."""
     share_from: int | None = None
     """Bytes of a batch from which on it comes in shared memory; None: never."""
+    refills: bool = False
+    """Batches in the objects of those before."""
 
     @classmethod
     def of(cls, hello: HelloAnswer, wire: Wire) -> Forms:
         """What a program says it takes, over a wire that may have none of shared memory."""
-        return cls(hello.int32_arrays, hello.shared_memory if wire.shares else None)
+        return cls(hello.int32_arrays, hello.shared_memory if wire.shares else None, hello.refills)
 
 
 def ask(
@@ -53,7 +55,7 @@ def ask(
         SubjectFailure: there is no answer, or one whose arrays lie outside what was offered; the worker is dead.
         BeyondInt64Error, ProtocolError: the batch cannot be sent; nothing was.
     """
-    batch = build_message(request, number, int32=forms.int32)
+    batch = build_message(request, number, int32=forms.int32, refills=forms.refills)
     region = offered(batch, request, forms)
     try:
         answer = worker.call(message_of(batch if region is None else region.batch), timeout)

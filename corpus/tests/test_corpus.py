@@ -20,6 +20,7 @@ CASES = Path(__file__).parents[1] / "cases"
 FILES = sorted(CASES.glob("*.json"))
 BEYOND_ONE_BATCH = {
     "F-STACK",  # where the buffers of a captured graph lie
+    "F-VISIBLE",  # a set in place of fields: the cases of F-PIVOT, F-SWADEC, F-CAOFF and F-KS show it
     "F-EXTRACT",  # the host stage of ZOS decode, whose output is no field of the metadata
 }
 MAX_FILE_BYTES = 60_000

@@ -54,6 +54,7 @@ TRANSPORTS = (
     "callable_subject:build",
     "object_subject:BoundarySubject",
     "extracting_subject:ExtractingSubject",
+    "torch_subject:TorchSubject",
     "package.my_engine_inputmeta:MyEngineSubject",
 )
 
@@ -73,7 +74,8 @@ def test_an_example_passes_every_check(target):
 
 
 @pytest.mark.parametrize(
-    "transport", [pytest.param(name, marks=[pytest.mark.slow] if name == "cpp" else []) for name in TRANSPORTS]
+    "transport",
+    [pytest.param(name, marks=[pytest.mark.slow] if name[:5] in ("cpp", "torch") else []) for name in TRANSPORTS],
 )
 def test_an_example_conforms(target):
     with target.open() as subject:
