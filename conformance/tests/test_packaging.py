@@ -37,7 +37,7 @@ def files_under(folder: Path) -> set[str]:
 def sources() -> set[str]:
     """What belongs into the suite's package, by its name there; the tests are in an sdist only."""
     links = {f"inputmeta/{name}/{path}" for name, folder in LINKED.items() for path in files_under(ROOT / folder)}
-    return links | {"inputmeta/__init__.py", "inputmeta/py.typed"}
+    return links | {f"inputmeta/{name}" for name in ("__init__.py", "capture.py", "py.typed")}
 
 
 def engine_sources() -> set[str]:
