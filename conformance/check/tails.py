@@ -21,6 +21,7 @@ from inputmeta.conformance.check.compare import Wanted, finding
 from inputmeta.conformance.check.verdicts import VALUE, Cell, Finding, Verdict, declared
 from inputmeta.conformance.subjects.base import Capabilities, Result
 
+PROMISED = "past total_q and promised to be neutral"
 SPARE_ROWS = 3
 """Rows of the buffers past the longest batch of a case."""
 
@@ -31,6 +32,8 @@ class Tails:
 
     neutral: Mapping[str, oracle.Cell]
     capacity: Mapping[str, int]
+    stated: bool = False
+    """Whether the subject itself states the cells (I-51), of a prompt."""
 
     def shapes(self, shapes: Shapes) -> Shapes:
         """The shapes of a batch's fields with the rows of the buffers."""
@@ -57,7 +60,8 @@ class Tails:
         cell = Cell(index, convert(view[index]), neutral)
         untouched = before is not None and not (wrong & (view[rows:] != before[rows:])).any()
         verdict = Verdict.UNWRITTEN if untouched else Verdict.MISMATCH
-        detail = f"rows from {rows} on are past the batch's and promised to hold {neutral}"
+        promised = f"past the batch's and stated to hold {neutral}" if self.stated else PROMISED
+        detail = f"rows from {rows} on are {promised}"
         kind = "" if untouched else VALUE
         return finding(verdict, step, key, want, detail=detail, cell=cell, differing=int(wrong.sum()), kind=kind)
 
@@ -75,7 +79,7 @@ def tails_of(requests: list[Request], able: Capabilities) -> Tails:
     for request in requests if neutral else []:
         shapes = oracle.field_shapes(request.path, request.config, request.sequences)
         rows = {key: max(most, shapes[key][1][0]) for key, most in rows.items()}
-    return Tails(neutral, {key: most + SPARE_ROWS for key, most in rows.items()})
+    return Tails(neutral, {key: most + SPARE_ROWS for key, most in rows.items()}, stated=first.path == "prompt")
 
 
 def neutral_of(request: Request, able: Capabilities) -> dict[str, oracle.Cell]:
@@ -104,7 +108,7 @@ def own_tails(
 ) -> tuple[Result, list[Finding]]:
     """A result of the subject's own arrays without the rows past a prompt's, and what is wrong with these."""
     neutral = stated(request, able)
-    tails = Tails(neutral, {})
+    tails = Tails(neutral, {}, stated=True)
     longer = {
         key: array
         for key in neutral.keys() & wanted.keys()

@@ -13,6 +13,7 @@ from typing import cast
 import msgspec
 import numpy as np
 
+from inputmeta import oracle
 from inputmeta.conformance.campaign.generated import generated_cases, profile_for
 from inputmeta.conformance.cases.corpus import bundled_corpus, load_corpus
 from inputmeta.conformance.cases.files import load_case
@@ -118,7 +119,9 @@ def findings(adapter: type[Adapter], request: Request, raw: Raw) -> list[Finding
 def fields_in(adapter: type[Adapter], request: Request, raw: Raw) -> set[str]:
     """Declared names of the fields that a recorded batch has, as the oracle has them too."""
     found = adapter.translated(request, raw)
-    built = {key for key in request.expected() if key in found and not isinstance(found[key], Unsupported)}
+    wanted = request.expected()
+    known = {key for key in found if key in wanted or key.partition(".")[0] in oracle.KEY_SETS}
+    built = {key for key in known if not isinstance(found[key], Unsupported)}
     return {key.partition(".")[0] for key in built}
 
 

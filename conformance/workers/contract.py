@@ -127,7 +127,7 @@ def check_repeatable(session: Session) -> Iterator[str]:
 
 def check_inputs(session: Session) -> Iterator[str]:
     """The batch handed over is not written to. Seen where the subject is Python; a program has a copy of its own."""
-    if "inputmeta.conformance.protocol.serve" not in session.worker.argv:
+    if not any(word.startswith("inputmeta.conformance.protocol.") for word in session.worker.argv):
         raise Skipped("a program is handed a copy")
     for request in session.valid():
         try:

@@ -79,7 +79,7 @@ def test_another_value_in_a_tail_is_a_mismatch(field: str, value: int | bool, fo
     outcome = run_case(PROMPT, Padded({field: value}, in_place=in_place))
     assert verdicts(outcome) == {f"MISMATCH:prompt:{formula}:{field}:value"}
     (finding,) = outcome.findings
-    assert finding.detail == f"rows from 5 on are past the batch's and promised to hold {STATED[field]}"
+    assert finding.detail == f"rows from 5 on are past the batch's and stated to hold {STATED[field]}"
     assert finding.cell is not None
     assert (finding.cell.index, finding.cell.got, finding.cell.want) == ((5,), value, STATED[field])
     assert finding.differing == (SPARE_ROWS if in_place else BUCKET - 5)

@@ -66,7 +66,7 @@ def test_a_tail_that_is_left_is_unwritten() -> None:
     assert finding.signature == "UNWRITTEN:decode:F-POS:positions:-"
     assert finding.cell is not None
     assert (finding.step, finding.cell.index, finding.cell.want) == (0, (3,), 0)
-    assert finding.detail == "rows from 3 on are past the batch's and promised to hold 0"
+    assert "past total_q" in finding.detail
 
 
 def test_a_tail_of_other_values_is_a_mismatch() -> None:

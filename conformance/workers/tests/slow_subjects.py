@@ -18,8 +18,9 @@ DOES, _, LOG = os.environ.get("INPUTMETA_TEST_IMPORT", "").partition(":")
 
 def logged(text: str) -> None:
     """A line in the file that the test reads."""
-    with Path(LOG).open("a") as file:
-        file.write(f"{text} {os.getpid()}\n")
+    if LOG:  # not where tests are collected
+        with Path(LOG).open("a") as file:
+            file.write(f"{text} {os.getpid()}\n")
 
 
 logged("import")

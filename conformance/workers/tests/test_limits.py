@@ -20,7 +20,7 @@ from inputmeta.conformance.campaign.session import Session
 from inputmeta.conformance.cases.files import load_case, save_case
 from inputmeta.conformance.cases.model import Case
 from inputmeta.conformance.cases.request import step_request
-from inputmeta.conformance.check import buffers, runner
+from inputmeta.conformance.check import runner
 from inputmeta.conformance.exits import OutOfMemory
 from inputmeta.conformance.protocol import codec, convert, serve
 from inputmeta.conformance.protocol import messages as wire
@@ -175,7 +175,7 @@ def no_memory(*_: object, **__: object) -> None:
         (exchange, "build_message"),
         (Worker, "_serve"),
         (isolated, "apply_result"),
-        (buffers.np, "full"),
+        (runner, "Arena"),
         (runner, "wanted_fields"),
         (runner, "compare_fields"),
     ],

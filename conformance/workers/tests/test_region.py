@@ -65,7 +65,7 @@ def opened_memory() -> list[str]:
 def test_a_subject_gives_the_same_in_shared_memory_and_an_interrupt_closes_it(monkeypatch: pytest.MonkeyPatch) -> None:
     with Target(subject="oracle").open() as subject:
         assert isinstance(subject, IsolatedSubject)
-        assert subject.forms == Forms(int32=True, share_from=2**20)
+        assert subject.forms == Forms(int32=True, share_from=2**20, refills=True)
         for request in map(probe, ("prompt", "decode", "decode_zos")):
             results = []
             for share_from in (None, 0):
@@ -260,7 +260,7 @@ def test_nothing_is_left_of_a_killed_suite() -> None:
 
 def test_a_program_that_knows_neither_form_is_spoken_to_as_before() -> None:
     old = msgspec.to_builtins(hello_answer(OracleSubject()))
-    del old["int32_arrays"], old["shared_memory"]
+    del old["int32_arrays"], old["shared_memory"], old["refills"]
     hello = codec.decode_frame(msgspec.msgpack.encode(old))
     assert isinstance(hello, wire.HelloAnswer)
     forms = Forms.of(hello, FRAMES)
@@ -272,4 +272,4 @@ def test_a_program_that_knows_neither_form_is_spoken_to_as_before() -> None:
     assert "memory" not in sent
     assert {value["dtype"] for value in sent["sequences"][0].values() if isinstance(value, dict)} == {"int64"}
     new = codec.decode_frame(codec.encode(hello_answer(OracleSubject()))[4:])
-    assert Forms.of(new, LINES) == Forms(int32=True, share_from=None)
+    assert Forms.of(new, LINES) == Forms(int32=True, share_from=None, refills=True)
