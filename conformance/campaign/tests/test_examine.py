@@ -30,6 +30,8 @@ from inputmeta.conformance.workers.target import Target
 from inputmeta.conformance.workers.tests import test_failures as workers_tests
 from inputmeta.conformance.workers.tests.test_failures import BAD, CONFIG, GOOD, PADDED, prompt, wrong
 
+pytestmark = pytest.mark.slow  # processes are started, and waited for
+
 DYING = Path(workers_tests.__file__).with_name("dying_program.py")
 LARGER = msgspec.structs.replace(GOOD, steps=((PADDED, *GOOD.steps[0]),))
 BAD_ALONE = msgspec.structs.replace(GOOD, steps=((PADDED,),))

@@ -28,6 +28,8 @@ from inputmeta.conformance.subjects import load_subject
 from inputmeta.conformance.workers.target import Target
 from inputmeta.conformance.workers.tests.test_failures import BAD
 
+pytestmark = pytest.mark.slow  # processes are started, and waited for
+
 RAISES = "mutant:raises"
 
 

@@ -32,6 +32,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("inputmeta.conformance.commands.fuzz.LEAST_SECONDS", 0.2)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short")
 def test_fuzz_gives_it_a_share_and_says_so(tmp_path: Path) -> None:
     done = run(tmp_path, "fuzz", "--subject", RIGHT, "--seconds", 2.5, "--seed", 2, "--path", "decode")

@@ -22,6 +22,8 @@ from inputmeta.conformance.workers.pool import Pool
 from inputmeta.conformance.workers.target import Target
 from inputmeta.conformance.workers.tests.test_failures import BAD, GOOD, prompt
 
+pytestmark = pytest.mark.slow  # processes are started, and waited for
+
 SEGFAULTS, RAISES = "mutant:segfault-at-one-length", "mutant:raises"
 
 

@@ -19,6 +19,7 @@ def test_the_readme_has_the_table() -> None:
     assert table.with_table(text) == text
 
 
+@pytest.mark.slow
 def test_a_difference_is_in_the_table_whatever_the_claims_say() -> None:
     rows = {row[0]: dict(zip(table.columns(), row[1:], strict=True)) for row in table.rows()}
     assert table.DIFFERS in rows["`query_indices`"]["fla-core"]

@@ -132,6 +132,7 @@ def test_what_the_cpp_example_needs_is_said(tmp_path, monkeypatch):
         build_cpp(tmp_path / "program")
 
 
+@pytest.mark.slow
 def test_the_cpp_example_claims_every_field_of_its_path(decode_builder):
     from inputmeta import oracle  # noqa: PLC0415
 

@@ -102,7 +102,10 @@ def in_this_process(mutant: Mutant) -> Mutant:
 
 
 SHOWN = {name: in_this_process(mutant) for name, mutant in MUTANTS.items() if mutant.label != "flaky"}
-WAITS = {"takes-all-memory", "hangs-at-one-ratio", "hangs-and-will-not-end"}
+WAITS = {
+    *("takes-all-memory", "hangs-at-one-ratio", "hangs-and-will-not-end", "leaks-memory", "closes-stdout"),
+    "stops-in-the-middle",
+}
 """Mutants whose verdict takes seconds of waiting; `deadlocks` shows a hang within ci/test."""
 
 
@@ -215,6 +218,7 @@ def command_of_the_suite(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_nothing_that_a_subject_says_reaches_the_terminal_or_a_file(tmp_path: Path) -> None:
     options = ("--path", "decode", "--seed", "1", "--seconds", "20", "--save-dir", str(tmp_path), "--in-process")
     fuzzed = command_of_the_suite("fuzz", *options)

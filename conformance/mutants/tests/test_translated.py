@@ -149,6 +149,7 @@ def test_a_null_block_that_passes_for_no_write_is_seen() -> None:
     assert hidden_by("null-block-0", unread) == {(CHANGED_CELL, "slot_mapping_store_ca")}
 
 
+@pytest.mark.slow
 def test_the_command_tells_what_is_hidden_and_what_is_invisible(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dialect_check, "put_mutants", partial(put_mutants, names=MUTANTS_PUT))
     monkeypatch.setattr(

@@ -20,6 +20,8 @@ from inputmeta.conformance.cases.files import case_id, load_case, save_case
 from inputmeta.conformance.suite.scheduling import SuiteScheduling
 from inputmeta.conformance.suite.session import CorpusCase, all_fields, all_refusals, corpus_cases
 
+pytestmark = pytest.mark.slow  # processes are started, and waited for
+
 WRONG = "user_subjects:Wrong"
 SIGNATURE = "MISMATCH:F-POS:positions"
 FIELD = "inputmeta.conformance.suite.test_generated.test_field[decode-positions]"

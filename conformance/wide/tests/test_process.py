@@ -17,6 +17,8 @@ from inputmeta.conformance.wide.loop import run_batch
 from inputmeta.conformance.wide.process import Found, Wide, run_wide
 from inputmeta.conformance.workers.target import Target
 
+pytestmark = pytest.mark.slow  # processes are started, and waited for
+
 SEED = 11
 HERE = "inputmeta.conformance.wide.tests.large_batches"
 

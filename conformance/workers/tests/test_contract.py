@@ -26,6 +26,8 @@ from inputmeta.conformance.workers.contract_batches import sending
 from inputmeta.conformance.workers.process import Worker
 from inputmeta.conformance.workers.wire import FRAMES
 
+pytestmark = pytest.mark.slow  # processes are started, and waited for
+
 HERE = Path(__file__).parent
 WRONG = "inputmeta.conformance.workers.tests.wrong_adapters"
 

@@ -22,6 +22,8 @@ from inputmeta.conformance.workers.pool import Pool
 from inputmeta.conformance.workers.process import Limits, Worker
 from inputmeta.conformance.workers.target import Target
 
+pytestmark = pytest.mark.slow  # processes are started, and waited for
+
 CONFIG = Config(block_size=4, dense_ratios=(1,), sparse_ratios=(2,), window_size=2, swa_block_size=3, max_model_len=16)
 PROGRAM = Path(__file__).with_name("wrong_program.py")
 
