@@ -24,6 +24,7 @@ from inputmeta.conformance.engines.forks import Engine
 from inputmeta.conformance.engines.jobs import Job, Told, chosen, planted_job
 from inputmeta.conformance.engines.packages import Package
 from inputmeta.conformance.engines.plants import Plant
+from inputmeta.conformance.engines.recorded import adapter_of
 from inputmeta.conformance.subjects import SubjectError
 
 FUZZ_SECONDS = 60.0
@@ -79,7 +80,10 @@ def judged(expected: Expectation, seconds: float) -> Iterator[Job]:
         words = ("check", *subject, "--examples", "100")
         yield Job(f"{expected.subject}: {expected.says}", words, exits.DIFFERS, expected.fails)
     else:
-        yield Job(f"{expected.subject}: corpus, passes", ("check", *subject, "--examples", "0", *known))
+        # The histories of the corpus are not within the conditions of a subject that allocates: it is given drawn ones.
+        allocates = adapter_of(expected.subject).capabilities.allocates is not None
+        examples = ("--examples", "100" if allocates else "0")
+        yield Job(f"{expected.subject}: corpus, passes", ("check", *subject, *examples, *known))
         yield Job(f"{expected.subject}: fuzz {seconds:g} s, passes", fuzz)
     for beginning in expected.cases:
         yield Job(

@@ -171,7 +171,8 @@ def targets(strike: Strike, tool: subprocess.Popen[bytes], mark: str) -> list[ps
         return [psutil.Process(tool.pid)] if tool.poll() is None else []
     if strike.target == "all":
         return [process for process in marked(mark) if os.getsid(process.pid) == tool.pid]
-    return [process for process in marked(mark) if "inputmeta.conformance.protocol.serve" in words_of(process)][:1]
+    serving = {"inputmeta.conformance.protocol.serve", "inputmeta.conformance.protocol.host"}
+    return [process for process in marked(mark) if serving.intersection(words_of(process))][:1]
 
 
 def marked(mark: str) -> list[psutil.Process]:
