@@ -81,7 +81,7 @@ def judged(expected: Expectation, seconds: float) -> Iterator[Job]:
         yield Job(f"{expected.subject}: {expected.says}", words, exits.DIFFERS, expected.fails)
     else:
         # The histories of the corpus are not within the conditions of a subject that allocates: it is given drawn ones.
-        allocates = adapter_of(expected.subject).capabilities.allocates is not None
+        allocates = adapter_of(expected.subject.partition("==")[0]).capabilities.allocates is not None
         examples = ("--examples", "100" if allocates else "0")
         yield Job(f"{expected.subject}: corpus, passes", ("check", *subject, *examples, *known))
         yield Job(f"{expected.subject}: fuzz {seconds:g} s, passes", fuzz)
