@@ -45,7 +45,7 @@ class Slow(OracleSubject):
 
     def end(self) -> None:
         """What an end has to do, longer than a moment."""
-        time.sleep(0.8)
+        time.sleep(0.55)
         logged("ended")
 
     def build(self, request: Request) -> Result:
